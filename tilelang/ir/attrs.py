@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attribute keys, storage scopes and op prefixes of the IR: every `"tl.…"` string is written here once."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BARRIER_SCOPE",
+    "CLUSTER_DIMS",
+    "COALESCED_WIDTH",
+    "DEVICE_OP_PREFIX",
+    "FRAGMENT",
+    "GLOBAL",
+    "LAYOUT",
+    "LOCAL",
+    "LOOP_ID",
+    "LOOP_LAYOUT",
+    "MIN_BLOCKS",
+    "NUM_STAGES",
+    "PARALLEL",
+    "PIPELINE_ORDER",
+    "PIPELINE_STAGE",
+    "REGISTER_SCOPES",
+    "ROLE",
+    "SHARED",
+    "SHARED_DYN",
+    "SHARED_SCOPES",
+    "TILE_OP_PREFIX",
+    "UNROLL",
+    "VAR",
+]
+
+# Op name prefixes.
+TILE_OP_PREFIX = "tl.tile."  # tile ops, levels 1 to 3
+DEVICE_OP_PREFIX = "tl.dev."  # device ops, level 4
+
+# Storage scopes.
+GLOBAL = "global"
+SHARED_DYN = "shared.dyn"
+SHARED = "shared"
+FRAGMENT = "local.fragment"  # block-level register tile, distributed over threads by its layout
+LOCAL = "local"  # per-thread array
+VAR = "local.var"  # per-thread scalar, one element
+BARRIER_SCOPE = "shared.barrier"  # uint64 mbarriers
+SHARED_SCOPES = frozenset({SHARED, SHARED_DYN})
+REGISTER_SCOPES = frozenset({LOCAL, VAR, FRAGMENT})
+
+# For annotations.
+PARALLEL = "tl.parallel"  # on the outermost loop of a T.Parallel nest: int, number of loops in the nest
+NUM_STAGES = "tl.num_stages"  # on a T.Pipelined loop: int >= 0
+PIPELINE_ORDER = "tl.pipeline_order"  # list[int], manual schedule
+PIPELINE_STAGE = "tl.pipeline_stage"  # list[int], manual schedule
+COALESCED_WIDTH = "tl.coalesced_width"  # int, vector width asked for on a T.Parallel nest or copy
+LOOP_LAYOUT = "tl.loop_layout"  # str, layout text pinned by the user (loop_layout=)
+UNROLL = "tl.unroll"  # int factor on a T.unroll loop (0 = full)
+
+# Facts written by passes.
+LOOP_ID = "tl.loop_id"  # int, on the outermost loop of a T.Parallel nest
+LAYOUT = "tl.layout"  # str, layout text: on AllocBuffer and on T.Parallel nests
+ROLE = "tl.role"  # AttrStmt key around the code of one role; value: "producer" | "consumer"
+
+# AttrStmt keys inside the launch.
+MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
+CLUSTER_DIMS = "tl.cluster_dims"

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tile-op table: what a tile program may say, one row an op.
+
+A tile op is `Evaluate(Call(Op("tl.tile.<name>"), operands, attrs))`. Operands come in the order of the row: a
+`TensorRegion` where the row says `Read`, `Write` or `Update`, a scalar expression where it says `Value`. Attributes are
+static and live in the call's DictAttrs; what is not given takes the row's default, so every op reads complete.
+
+Passes never take a call apart by position: `TileOp.from_stmt(stmt)` gives named operands, attributes and the span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.ir.attrs import TILE_OP_PREFIX
+
+__all__ = ["TILE_OPS", "Access", "TileOp", "TileOpRow", "make_tile_op", "region_of"]
+
+
+class Access(Enum):
+    """How an op uses an operand."""
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"  # read and written
+    VALUE = "value"  # scalar expression
+
+
+@dataclass(frozen=True)
+class TileOpRow:
+    """One tile op: operands in call order, static attributes with defaults, meaning in one line."""
+
+    name: str
+    operands: Mapping[str, Access]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    doc: str = ""
+
+    @property
+    def op_name(self) -> str:
+        return TILE_OP_PREFIX + self.name
+
+
+_R, _W, _U, _V = Access.READ, Access.WRITE, Access.UPDATE, Access.VALUE
+
+_ROWS = (
+    TileOpRow(
+        "copy",
+        {"src": _R, "dst": _W},
+        {
+            "coalesced_width": 0,  # elements a vector access; 0 = compiler's choice
+            "tma": True,  # may the copy engine be used
+            "eviction_policy": "",  # "" | evict_normal | evict_first | evict_last
+            "prefer": "",  # "" | tma | cp_async | sync
+            "via": "",  # fact of plan_copies: "" | loop | tma_load | tma_store | cp_async | stmatrix
+        },
+        "dst = cast(src); out-of-range global elements read as 0 and are not stored. "
+        "Regions have the same extents after dropping unit ones.",
+    ),
+    TileOpRow("fill", {"dst": _W, "value": _V}, {}, "every element of dst = cast(value)"),
+    TileOpRow(
+        "gemm",
+        {"a": _R, "b": _R, "c": _U, "clear": _V},
+        {
+            "trans_a": False,
+            "trans_b": False,
+            "policy": "square",  # square | full_row | full_col
+            "inst": "",  # fact of plan_gemms: "" | wgmma | mma | fma
+            "warps_m": 0,  # fact: warps (mma) or warpgroups (wgmma) along M
+            "warps_n": 0,
+        },
+        "c = (clear ? 0 : c) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. Accumulates in c's dtype.",
+    ),
+    TileOpRow(
+        "reduce",
+        {"src": _R, "dst": _U},
+        {
+            "kind": "sum",  # sum | max | min | abssum | absmax | bitand | bitor | bitxor
+            "dim": -1,  # reduced dimension of src
+            "clear": True,  # False: fold the old dst in
+            "nan_propagate": False,
+        },
+        "dst = fold of src over dim; dst has src's extents without dim (or with 1 there)",
+    ),
+    TileOpRow(
+        "cumulate",
+        {"src": _R, "dst": _W},
+        {"kind": "sum", "dim": 0, "reverse": False},  # sum | max
+        "inclusive scan of src along dim",
+    ),
+    TileOpRow(
+        "annotate_layout",
+        {"buffer": _R},
+        {"layout": ""},
+        "pins the layout of a buffer: `layout` is tilelang.layout text (Layout.dumps())",
+    ),
+    TileOpRow("use_swizzle", {}, {"panel": 0, "order": "row"}, "rasterise the grid in panels for L2 reuse"),
+    TileOpRow("sync_threads", {}, {}, "block-wide barrier asked for by the user"),
+)
+
+TILE_OPS: dict[str, TileOpRow] = {row.name: row for row in _ROWS}
+
+
+def _register() -> None:
+    for row in _ROWS:
+        ir.register_op_attr(row.op_name, "TCallEffectKind", tirx.CallEffectKind.Opaque.value, level=20)
+        ir.register_op_attr(row.op_name, "TScriptPrinterName", row.op_name.replace(".", "_"), level=20)
+
+
+_register()
+
+
+def region_of(buffer: ir.Var, ranges: list[ir.Range] | None = None, span: ir.Span | None = None) -> ir.TensorRegion:
+    """A region of `buffer`: the whole of it, or `ranges` (one per dimension)."""
+    if ranges is None:
+        ranges = [ir.Range.from_min_extent(tirx.const(0, s.ty.dtype if hasattr(s, "ty") else "int32"), s) for s in buffer.ty.shape]
+    return tirx.BufferRegion(buffer, ranges)
+
+
+def make_tile_op(name: str, operands: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, span: ir.Span | None = None) -> tirx.Stmt:
+    """The statement of one tile op. Raises KeyError for unknown operands or attributes."""
+    row = TILE_OPS[name]
+    if set(operands) != set(row.operands):
+        raise KeyError(f"{name} takes operands {list(row.operands)}, got {list(operands)}")
+    if attrs and not set(attrs) <= set(row.attrs):
+        raise KeyError(f"{name} has attributes {list(row.attrs)}, got {list(attrs)}")
+    full = {**row.attrs, **(attrs or {})}
+    call = ir.Call(
+        ir.Op.get(row.op_name),
+        [operands[k] for k in row.operands],
+        attrs=ir.make_node("ir.DictAttrs", **full) if full else None,
+        ret_ty="void",
+        span=span,
+    )
+    return tirx.Evaluate(call, span=span)
+
+
+@dataclass(frozen=True)
+class TileOp:
+    """A tile op taken apart: `op["src"]` is an operand, `op.attrs["dim"]` an attribute."""
+
+    row: TileOpRow
+    operands: Mapping[str, Any]
+    attrs: Mapping[str, Any]
+    span: ir.Span | None
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    def __getitem__(self, operand: str) -> Any:
+        return self.operands[operand]
+
+    def regions(self, *accesses: Access) -> list[ir.TensorRegion]:
+        """Region operands used in one of `accesses`."""
+        return [self.operands[k] for k, a in self.row.operands.items() if a in accesses]
+
+    @property
+    def reads(self) -> list[ir.TensorRegion]:
+        return self.regions(Access.READ, Access.UPDATE)
+
+    @property
+    def writes(self) -> list[ir.TensorRegion]:
+        return self.regions(Access.WRITE, Access.UPDATE)
+
+    @staticmethod
+    def from_stmt(stmt: Any) -> TileOp | None:
+        """The tile op that a statement is, or None."""
+        if not isinstance(stmt, tirx.Evaluate) or not isinstance(stmt.value, ir.Call):
+            return None
+        name = getattr(stmt.value.op, "name", "")
+        if not name.startswith(TILE_OP_PREFIX):
+            return None
+        row = TILE_OPS[name[len(TILE_OP_PREFIX) :]]
+        given = dict(stmt.value.attrs.items()) if stmt.value.attrs is not None else {}
+        attrs = {k: _plain(given[k]) if k in given else v for k, v in row.attrs.items()}
+        return TileOp(row, dict(zip(row.operands, stmt.value.args, strict=True)), attrs, stmt.span)
+
+
+def _plain(value: Any) -> Any:
+    """A Python value of what TVM's attribute dictionary gives back."""
+    if isinstance(value, tirx.IntImm):
+        return bool(value.value) if str(value.ty.dtype) == "bool" else int(value.value)
+    if isinstance(value, str):
+        return str(value)
+    return value
