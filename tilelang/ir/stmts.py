@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements as Python lists: flattening, rebuilding, and the parts of a kernel launch.
+
+Declarations (`AllocBuffer`, `Bind`, `DeclBuffer`) are leaf statements whose scope is the rest of their list, so a pass that
+adds, drops or moves statements works on lists: `as_list(stmt)`, then `as_stmt(list)`. Spans are kept by every helper here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+__all__ = [
+    "Kernel",
+    "as_list",
+    "as_stmt",
+    "bodies",
+    "buffers_in",
+    "const_int",
+    "dtype_of",
+    "is_uniform_loop",
+    "kernel_of",
+    "launches",
+    "map_kernels",
+    "rebuild",
+    "shape_of",
+    "substitute",
+    "walk_list",
+    "with_bodies",
+]
+
+Stmt = Any
+Expr = Any
+
+
+def as_list(stmt: Stmt | None) -> list[Stmt]:
+    """The statements of a body, nested SeqStmts flattened."""
+    if stmt is None:
+        return []
+    if isinstance(stmt, tirx.SeqStmt):
+        return [leaf for part in stmt.seq for leaf in as_list(part)]
+    return [stmt]
+
+
+def as_stmt(stmts: Iterable[Stmt]) -> Stmt:
+    """One statement that runs `stmts` in order."""
+    flat = [leaf for s in stmts for leaf in as_list(s)]
+    if len(flat) == 1:
+        return flat[0]
+    return tirx.SeqStmt(flat) if flat else tirx.Evaluate(0)
+
+
+def bodies(stmt: Stmt) -> list[list[Stmt]]:
+    """The statement lists nested directly in a statement (none for a leaf)."""
+    if isinstance(stmt, tirx.IfThenElse):
+        return [as_list(stmt.then_case), as_list(stmt.else_case)]
+    if isinstance(stmt, tirx.For | tirx.While | tirx.AttrStmt):
+        return [as_list(stmt.body)]
+    if isinstance(stmt, tirx.SeqStmt):
+        return [as_list(stmt)]
+    return []
+
+
+def with_bodies(stmt: Stmt, new: Sequence[Sequence[Stmt]]) -> Stmt:
+    """`stmt` with the lists of `bodies(stmt)` replaced."""
+    if isinstance(stmt, tirx.IfThenElse):
+        orelse = as_stmt(new[1]) if new[1] else None
+        return tirx.IfThenElse(stmt.condition, as_stmt(new[0]), orelse, span=stmt.span)
+    if isinstance(stmt, tirx.For):
+        return tirx.For(
+            stmt.loop_var, stmt.min, stmt.extent, stmt.kind, as_stmt(new[0]), stmt.thread_binding, stmt.annotations, stmt.step, stmt.span
+        )
+    if isinstance(stmt, tirx.While):
+        return tirx.While(stmt.condition, as_stmt(new[0]), span=stmt.span)
+    if isinstance(stmt, tirx.AttrStmt):
+        return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, as_stmt(new[0]), span=stmt.span)
+    if isinstance(stmt, tirx.SeqStmt):
+        return as_stmt(new[0])
+    return stmt
+
+
+def walk_list(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Every statement, parents before children, in program order."""
+    for stmt in stmts:
+        yield stmt
+        for body in bodies(stmt):
+            yield from walk_list(body)
+
+
+def rebuild(stmts: Iterable[Stmt], fn: Callable[[Stmt], Stmt | list[Stmt] | None]) -> list[Stmt]:
+    """Maps statements children first. `fn` returns the statement, its replacement list, or None to drop it."""
+    out: list[Stmt] = []
+    for stmt in stmts:
+        inner = bodies(stmt)
+        new = [rebuild(body, fn) for body in inner]
+        same = all(len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)) for a, b in zip(inner, new, strict=True))
+        got = fn(stmt if same else with_bodies(stmt, new))
+        out += [] if got is None else got if isinstance(got, list) else [got]
+    return out
+
+
+def substitute(node: Any, mapping: dict[Any, Any]) -> Any:
+    """`node` (statement or expression) with Vars replaced; buffers count as Vars."""
+    return tvm_ffi.structural_map(node, (ir.Var, lambda v: mapping.get(v, v))) if mapping else node
+
+
+def buffers_in(node: Any) -> set[Any]:
+    """Buffer Vars that a statement or expression mentions."""
+    found: set[Any] = set()
+    tvm_ffi.structural_walk(node, (ir.Var, lambda v: found.add(v) if tirx.is_buffer_var(v) else None))
+    return found
+
+
+def const_int(expr: Any) -> int | None:
+    """The value of an integer constant, else None."""
+    if isinstance(expr, int):
+        return expr
+    return int(expr.value) if isinstance(expr, tirx.IntImm) else None
+
+
+def shape_of(buffer: Any) -> tuple[int, ...]:
+    """The static shape of an on-chip buffer. Raises TypeError when a dimension is symbolic."""
+    dims = [const_int(s) for s in buffer.ty.shape]
+    if any(d is None for d in dims):
+        raise TypeError(f"{buffer.name} has a symbolic shape")
+    return tuple(d for d in dims if d is not None)
+
+
+def dtype_of(value: Any) -> str:
+    """The element type of a buffer, or the type of an expression, as text."""
+    ty = value.ty
+    return str(ty.dtype.dtype) if hasattr(ty, "shape") else str(ty.dtype)
+
+
+def is_uniform_loop(stmt: Stmt) -> bool:
+    """A sequential loop that all threads run together."""
+    return isinstance(stmt, tirx.For) and stmt.kind in (tirx.ForKind.SERIAL, tirx.ForKind.UNROLLED)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch: the thread-extent nest and the statements inside it."""
+
+    axes: tuple[tuple[Any, Any], ...]  # (IterVar, extent), outermost first: blockIdx.*, threadIdx.*
+    body: list[Stmt]
+    spans: tuple[Any, ...] = ()
+
+    def axis(self, tag: str) -> Any | None:
+        """The Var bound to a thread tag."""
+        return next((iv.var for iv, _ in self.axes if iv.thread_tag == tag), None)
+
+    def extent(self, tag: str) -> Any:
+        """The extent of a thread tag (1 when it is not launched)."""
+        return next((e for iv, e in self.axes if iv.thread_tag == tag), tirx.const(1, "int32"))
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        total = 1
+        for iv, e in self.axes:
+            if iv.thread_tag.startswith("threadIdx"):
+                total *= int(e)
+        return total
+
+    def with_body(self, body: Sequence[Stmt]) -> Kernel:
+        return replace(self, body=list(body))
+
+    def with_threads(self, threads: int) -> Kernel:
+        """The same launch with `threadIdx.x` covering `threads` threads."""
+        axes = []
+        for iv, e in self.axes:
+            if iv.thread_tag == "threadIdx.x":
+                extent = tirx.const(threads, "int32")
+                iv = tirx.IterVar(ir.Range(0, threads), iv.var, iv.iter_type, iv.thread_tag)
+                axes.append((iv, extent))
+            else:
+                axes.append((iv, e))
+        return replace(self, axes=tuple(axes))
+
+    def stmt(self) -> Stmt:
+        out = as_stmt(self.body)
+        for (iv, e), span in zip(reversed(self.axes), reversed(self.spans), strict=True):
+            out = tirx.AttrStmt(iv, "thread_extent", e, out, span=span)
+        return out
+
+
+def kernel_of(stmt: Stmt) -> Kernel | None:
+    """The launch that an AttrStmt nest is, or None."""
+    axes, spans = [], []
+    while isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == "thread_extent":
+        axes.append((stmt.node, stmt.value))
+        spans.append(stmt.span)
+        stmt = stmt.body
+    return Kernel(tuple(axes), as_list(stmt), tuple(spans)) if axes else None
+
+
+def launches(func: Any) -> list[Kernel]:
+    """The launches of a function, in order."""
+    found: list[Kernel] = []
+
+    def visit(stmts: list[Stmt]) -> None:
+        for stmt in stmts:
+            kernel = kernel_of(stmt)
+            if kernel is not None:
+                found.append(kernel)
+            else:
+                for body in bodies(stmt):
+                    visit(body)
+
+    visit(as_list(func.body))
+    return found
+
+
+def map_kernels(func: Any, fn: Callable[[Kernel], Kernel]) -> Any:
+    """The function with every launch replaced by `fn(launch)`."""
+
+    def visit(stmts: list[Stmt]) -> list[Stmt]:
+        out = []
+        for stmt in stmts:
+            kernel = kernel_of(stmt)
+            if kernel is not None:
+                out.append(fn(kernel).stmt())
+            else:
+                inner = bodies(stmt)
+                out.append(with_bodies(stmt, [visit(b) for b in inner]) if inner else stmt)
+        return out
+
+    return func.with_body(as_stmt(visit(as_list(func.body))))
