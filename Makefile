@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 # What to install beside the package; see pyproject.toml.
-EXTRAS ?= dev
+EXTRAS ?= cuda,inspect,test,dev
 PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -38,7 +38,7 @@ run: $(STAMP)  ## compile, show, run and check the attention example, end to end
 	$(BIN)/python examples/flash_attention/walkthrough.py
 
 test: $(STAMP)  ## every test that needs no GPU
-	$(BIN)/python -m pytest -q -n 2 -m "not gpu" testing $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n 2 -m "not gpu" testing examples $(PYTEST_ARGS)
 
 test-gpu: $(STAMP)  ## the tests that need an sm_90 GPU
 	$(BIN)/python -m pytest -q -m gpu testing examples $(PYTEST_ARGS)
