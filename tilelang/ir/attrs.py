@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ASYNC_COPY",
     "BARRIER_SCOPE",
     "CLUSTER_DIMS",
     "COALESCED_WIDTH",
@@ -49,6 +50,7 @@ PARALLEL = "tl.parallel"  # on the outermost loop of a T.Parallel nest: int, num
 NUM_STAGES = "tl.num_stages"  # on a T.Pipelined loop: int >= 0
 PIPELINE_ORDER = "tl.pipeline_order"  # list[int], manual schedule
 PIPELINE_STAGE = "tl.pipeline_stage"  # list[int], manual schedule
+ASYNC_COPY = "tl.async_copy"  # 1 on a T.Parallel nest whose global -> shared copies are cp.async
 COALESCED_WIDTH = "tl.coalesced_width"  # int, vector width asked for on a T.Parallel nest or copy
 LOOP_LAYOUT = "tl.loop_layout"  # str, layout text pinned by the user (loop_layout=)
 UNROLL = "tl.unroll"  # int factor on a T.unroll loop (0 = full)
