@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a statement touches: buffers it reads and writes, and through which proxy.
+
+The answer is by effect, not by pattern: tile ops from their rows, stores and loads from the expressions, and a buffer whose
+address escapes into a call counts as read and written. Shared operands of wgmma and both sides of a TMA transfer go through
+the async proxy (PTX ISA 8.6 "proxies").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from tilelang.ir.attrs import FRAGMENT, LOCAL, SHARED_SCOPES, VAR
+from tilelang.ir.stmts import bodies
+from tilelang.ir.tile_ops import TileOp
+
+__all__ = ["Touch", "expr_touches", "is_async_gemm", "reads_of", "touches", "written_in"]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access to a buffer; `asynchronous` means through the async proxy."""
+
+    buffer: Any
+    write: bool
+    asynchronous: bool = False
+
+
+def is_async_gemm(stmt: Any) -> bool:
+    """The statement is a gemm that runs on wgmma."""
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "gemm" and op.attrs["inst"] == "wgmma"
+
+
+def expr_touches(expr: Any) -> set[Touch]:
+    """Buffers an expression loads from; an address taken counts as read and write."""
+    found: set[Touch] = set()
+    escaped: set[Any] = set()
+
+    def call(node: Any) -> None:
+        name = getattr(node.op, "name", "")
+        if name in ("tirx.address_of", "tirx.buffer_data", "tirx.tvm_access_ptr"):
+            tvm_ffi.structural_walk(node, (ir.Var, lambda v: escaped.add(v) if tirx.is_buffer_var(v) else None))
+
+    tvm_ffi.structural_walk(expr, [(ir.TensorLoad, lambda n: found.add(Touch(n.source, False))), (ir.Call, call)])
+    for buffer in escaped:
+        found |= {Touch(buffer, False), Touch(buffer, True)}
+    return found
+
+
+def _tile_op_touches(op: TileOp) -> set[Touch]:
+    found: set[Touch] = set()
+    via = op.attrs.get("via", "")
+    for regions, write in ((op.reads, False), (op.writes, True)):
+        for region in regions:
+            scope = region.source.ty.storage_scope
+            shared_operand = op.attrs.get("inst") == "wgmma" and scope in SHARED_SCOPES
+            found.add(Touch(region.source, write, shared_operand or via.startswith("tma") or op.name == "tma_load"))
+            for r in region.region:
+                found |= expr_touches(r.min)
+    for operand in op.operands.values():
+        if not isinstance(operand, ir.TensorRegion):
+            found |= expr_touches(operand)
+    return found
+
+
+def touches(stmt: Any) -> set[Touch]:
+    """Everything a statement and the statements inside it touch."""
+    op = TileOp.from_stmt(stmt)
+    if op is not None:
+        return _tile_op_touches(op)
+    found: set[Touch] = set()
+    if isinstance(stmt, tirx.BufferStore):
+        found.add(Touch(stmt.buffer, True))
+        for e in (stmt.value, *stmt.indices):
+            found |= expr_touches(e)
+    elif isinstance(stmt, tirx.Bind | tirx.Evaluate):
+        found |= expr_touches(stmt.value)
+    elif isinstance(stmt, tirx.IfThenElse | tirx.While):
+        found |= expr_touches(stmt.condition)
+    elif isinstance(stmt, tirx.For):
+        found |= expr_touches(stmt.min) | expr_touches(stmt.extent)
+    elif isinstance(stmt, tirx.AssertStmt):
+        found |= expr_touches(stmt.condition)
+    for body in bodies(stmt):
+        for inner in body:
+            found |= touches(inner)
+    return found
+
+
+def reads_of(stmts: Iterable[Any], buffer: Any) -> list[int]:
+    """Positions of the statements that read `buffer`."""
+    return [i for i, s in enumerate(stmts) if any(t.buffer.same_as(buffer) and not t.write for t in touches(s))]
+
+
+def written_in(stmts: Iterable[Any]) -> set[Any]:
+    """Buffers that the statements write."""
+    return {t.buffer for s in stmts for t in touches(s) if t.write}
+
+
+def is_private(buffer: Any) -> bool:
+    """Registers: each thread has its own, or (fragments) only touches what it holds."""
+    return buffer.ty.storage_scope in (LOCAL, VAR, FRAGMENT)

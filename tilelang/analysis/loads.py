@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which loads a producer can issue on its own, ahead of the threads that use them.
+
+A load may leave the consumers iff nothing they compute decides where, whether or when it happens, nobody else writes its
+destination, and every reader comes after it in the same statement list (so that one acquire and one release per pass suffice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from tilelang.analysis.effects import touches
+from tilelang.ir.attrs import GLOBAL, NUM_STAGES
+from tilelang.ir.stmts import Kernel, bodies, walk_list
+
+__all__ = ["Site", "load_sites", "producer_obstacle"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A statement in its list: `stmts[index]`, inside `path` (outermost enclosing statement first)."""
+
+    stmts: list[Any]
+    index: int
+    path: tuple[Any, ...]
+
+    @property
+    def stmt(self) -> Any:
+        return self.stmts[self.index]
+
+    @property
+    def loop(self) -> Any | None:
+        """The pipelined loop whose body the list is, if it is one."""
+        home = self.path[-1] if self.path else None
+        return home if isinstance(home, tirx.For) and NUM_STAGES in home.annotations else None
+
+    @property
+    def in_loop(self) -> bool:
+        return any(isinstance(s, tirx.For | tirx.While) for s in self.path)
+
+
+def load_sites(stmts: list[Any], path: tuple[Any, ...] = ()) -> Iterator[Site]:
+    """Every statement with its list and the statements around it."""
+    for i, stmt in enumerate(stmts):
+        yield Site(stmts, i, path)
+        for body in bodies(stmt):
+            yield from load_sites(body, (*path, stmt))
+
+
+def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | None:
+    """Why a load of `dst` from `src` at `site` must stay with its consumers, or None when a producer can issue it."""
+    writers = [s for s in walk_list(kernel.body) if not bodies(s) and any(t.write and t.buffer.same_as(dst) for t in touches(s))]
+    if len(writers) > 1:
+        return f"{dst.name} has another writer"
+    if any(t.write and t.buffer.same_as(src) for s in kernel.body for t in touches(s)):
+        return f"{src.name} is written by this kernel"
+    here = [i for i, s in enumerate(site.stmts) if any(t.buffer.same_as(dst) and not t.write for t in touches(s))]
+    everywhere = sum(1 for s in walk_list(kernel.body) if not bodies(s) and any(t.buffer.same_as(dst) and not t.write for t in touches(s)))
+    inside = sum(
+        1
+        for i in here
+        for s in walk_list([site.stmts[i]])
+        if not bodies(s) and any(t.buffer.same_as(dst) and not t.write for t in touches(s))
+    )
+    if everywhere != inside:
+        return f"{dst.name} is read outside the statements that load it"
+    if any(i < site.index for i in here):
+        return f"{dst.name} is read before it is loaded"
+    return _control_obstacle(site, kernel)
+
+
+def _control_obstacle(site: Site, kernel: Kernel) -> str | None:
+    free = _own_values(site, kernel)
+    exprs: list[Any] = [site.stmt]
+    for outer in site.path:
+        if isinstance(outer, tirx.For):
+            if any(isinstance(s, tirx.Break | tirx.Continue | tirx.Return) for s in walk_list(bodies(outer)[0])):
+                return "a loop around it may be left early"
+            exprs += [outer.min, outer.extent]
+        elif isinstance(outer, tirx.IfThenElse):
+            exprs.append(outer.condition)
+        else:
+            return f"it is inside a {type(outer).__name__}"
+    for expr in exprs:
+        bad = _dependence(expr, free, kernel)
+        if bad:
+            return bad
+    return None
+
+
+def _own_values(site: Site, kernel: Kernel) -> dict[Any, Any]:
+    """Bind Vars visible at the site, with their values."""
+    values: dict[Any, Any] = {}
+    for s in walk_list(kernel.body):
+        if isinstance(s, tirx.Bind):
+            values[s.var] = s.value
+    return values
+
+
+def _dependence(expr: Any, values: dict[Any, Any], kernel: Kernel) -> str | None:
+    threads = {iv.var for iv, _ in kernel.axes if iv.thread_tag.startswith("threadIdx")}
+    problems: list[str] = []
+
+    def var(v: Any) -> None:
+        if v in threads:
+            problems.append("it depends on the thread index")
+        elif v in values:
+            bad = _dependence(values[v], values, kernel)
+            if bad:
+                problems.append(bad)
+
+    def load(n: Any) -> None:
+        if n.source.ty.storage_scope != GLOBAL:
+            problems.append(f"it depends on {n.source.name}, which the block computes")
+        elif any(t.write and t.buffer.same_as(n.source) for s in kernel.body for t in touches(s)):
+            problems.append(f"it depends on {n.source.name}, which this kernel writes")
+
+    tvm_ffi.structural_walk(expr, [(ir.Var, var), (ir.TensorLoad, load)])
+    return problems[0] if problems else None
