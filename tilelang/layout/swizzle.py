@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared-memory tiles: swizzled boxes, what the copy engine and wgmma need to know of them, and the public makers.
+
+A tile is kept as a stack of boxes side by side, each `rows` rows of one swizzle span (128, 64, 32 or 16 bytes). That is
+what TMA writes and what wgmma and ldmatrix read without bank conflicts. `SharedTile` answers address, boxes, descriptor
+and k-steps from one place.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tilelang.layout.digit_layout import SHARED, DigitLayout
+from tilelang.layout.digits import Digit, NotStructured, Swizzle
+from tilelang.layout.dtypes import bits_of
+from tilelang.layout.table import AnyLayout
+from tilelang.target.operands import DESCRIPTOR_CODE, SWIZZLE_MODES, TMA_BOX_MAX, TMA_INNER_ALIGN, WGMMA_K_BITS
+
+__all__ = [
+    "SharedTile",
+    "best_swizzle",
+    "legal_swizzles",
+    "make_full_bank_swizzled_layout",
+    "make_half_bank_swizzled_layout",
+    "make_linear_layout",
+    "make_quarter_bank_swizzled_layout",
+    "make_swizzled_layout",
+    "make_wgmma_swizzled_layout",
+    "row_major",
+    "shape_and_bits",
+    "shared_tile_of",
+    "stacked",
+]
+
+
+@dataclass(frozen=True)
+class SharedTile:
+    """A [rows][cols] shared tile (cols contiguous) as boxes of [rows][swizzle_bytes]: what TMA writes, wgmma reads.
+
+    `swizzle_bytes` is 128, 64, 32, or 16 for no swizzle; 0 means plain row-major rows in one box (copy engine only).
+    """
+
+    rows: int
+    cols: int
+    bits: int
+    swizzle_bytes: int
+
+    @property
+    def box_cols(self) -> int:
+        return self.swizzle_bytes * 8 // self.bits if self.swizzle_bytes else self.cols
+
+    @property
+    def layout(self) -> DigitLayout:
+        """Element address in elements. Raises NotStructured when the boxes do not divide a row."""
+        return _tile_layout(self)
+
+    @property
+    def boxes(self) -> list[tuple[tuple[int, int], tuple[int, int], int]]:
+        """TMA boxes: (first row, first col), (inner, outer) extents in elements, byte offset in the tile."""
+        out = []
+        pitch = self.box_cols * self.bits // 8
+        for c in range(0, self.cols, self.box_cols):
+            for r in range(0, self.rows, TMA_BOX_MAX):
+                at = self.rows * c * self.bits // 8 + r * pitch
+                out.append(((r, c), (self.box_cols, min(TMA_BOX_MAX, self.rows - r)), at))
+        return out
+
+    @property
+    def tma_legal(self) -> bool:
+        """Whether the copy engine can write these boxes."""
+        pitch = self.box_cols * self.bits // 8
+        return self.box_cols <= TMA_BOX_MAX and pitch % TMA_INNER_ALIGN == 0 and self.cols % self.box_cols == 0
+
+    def _byte(self, row: int, col: int) -> int:
+        """Byte address before the swizzle."""
+        box, inside = divmod(col, self.box_cols)
+        return (box * self.rows * self.box_cols + row * self.box_cols + inside) * self.bits // 8
+
+    def descriptor(self, k_major: bool) -> tuple[int, int, int]:
+        """(LBO, SBO, swizzle code) of the wgmma matrix descriptor, bytes (PTX ISA 9.7.15.5.1)."""
+        if not self.swizzle_bytes:
+            raise NotStructured("plain rows are no wgmma operand")
+        code = DESCRIPTOR_CODE[self.swizzle_bytes]
+        next_rows = 8 * self.swizzle_bytes
+        box = self.rows * self.swizzle_bytes
+        if k_major:  # rows are m/n: the stride step is 8 rows; the leading step, the next 8 k, only counts unswizzled
+            return (16 if code else box), next_rows, code
+        return (box, next_rows, code) if code else (next_rows, box, code)  # the roles swap without swizzle
+
+    def k_step(self, step: int, k_major: bool) -> int:
+        """Byte offset of the step-th 256-bit slice of k (k_major), or of the step-th slice of as many rows."""
+        k = step * WGMMA_K_BITS // self.bits
+        return self._byte(0, k) if k_major else self._byte(k, 0)
+
+
+@lru_cache(1024)
+def _tile_layout(tile: SharedTile) -> DigitLayout:
+    if tile.cols % tile.box_cols:
+        raise NotStructured(f"{tile.cols} columns are no multiple of a {tile.swizzle_bytes}-byte box")
+    row = (Digit(tile.rows, "addr", tile.box_cols),)
+    boxes = Digit(tile.cols // tile.box_cols, "addr", tile.rows * tile.box_cols)
+    log = SWIZZLE_MODES.get(tile.swizzle_bytes, 0)
+    swizzle = Swizzle(log, int(math.log2(128 // tile.bits))) if log else None
+    return DigitLayout((tile.rows, tile.cols), (row, (Digit(tile.box_cols, "addr", 1), boxes)), SHARED, swizzle=swizzle)
+
+
+def legal_swizzles(cols: int, bits: int) -> list[int]:
+    """Swizzle spans that divide a row of `cols` elements, widest first; 16 bytes is the unswizzled box."""
+    return [s for s in SWIZZLE_MODES if cols * bits % (8 * s) == 0 and 128 % bits == 0]
+
+
+def best_swizzle(cols: int, bits: int) -> int:
+    """Widest span that divides a row: 128, 64 or 32 bytes, else 16 (none)."""
+    return next(iter(legal_swizzles(cols, bits)), 16)
+
+
+@lru_cache(1024)
+def row_major(shape: tuple[int, ...], pad: int = 0) -> DigitLayout:
+    """Contiguous addresses, the row pitch enlarged by `pad` elements."""
+    digits: list[tuple[Digit, ...]] = []
+    step = 1
+    for k, n in enumerate(reversed(shape)):
+        digits.insert(0, (Digit(n, "addr", step),))
+        step *= n + (pad if k == 0 else 0)
+    return DigitLayout(tuple(shape), tuple(digits), SHARED)
+
+
+@lru_cache(1024)
+def stacked(tile: DigitLayout, shape: tuple[int, ...]) -> DigitLayout:
+    """A tile layout for the two trailing dimensions of `shape`, repeated over the leading ones."""
+    step, digits = math.prod(shape[-2:]), list(tile.digits)
+    for n in reversed(shape[:-2]):
+        digits.insert(0, (Digit(n, "addr", step),))
+        step *= n
+    return DigitLayout(tuple(shape), tuple(digits), SHARED, swizzle=tile.swizzle)
+
+
+def shared_tile_of(layout: AnyLayout, bits: int) -> SharedTile | None:
+    """The boxes that a shared layout is made of (its two trailing dimensions), or None when it is something else."""
+    if not isinstance(layout, DigitLayout) or layout.axes != SHARED or len(layout.shape) < 2:
+        return None
+    return _match_tile(layout, bits)
+
+
+@lru_cache(1024)
+def _match_tile(layout: DigitLayout, bits: int) -> SharedTile | None:
+    rows, cols = layout.shape[-2:]
+    for swizzle in (*legal_swizzles(cols, bits), 0):
+        tile = SharedTile(rows, cols, bits, swizzle)
+        if stacked(tile.layout, layout.shape).canonical == layout.canonical:
+            return tile
+    return None
+
+
+# -- public makers
+
+
+def shape_and_bits(buffer: Any) -> tuple[tuple[int, ...], int]:
+    """Static shape and element width of a buffer: anything with `.shape` and `.dtype`, itself or in its `.ty`."""
+    source = buffer if hasattr(buffer, "shape") else buffer.ty
+    shape = tuple(int(getattr(n, "value", n)) for n in source.shape)
+    return shape, bits_of(source.dtype)
+
+
+def make_swizzled_layout(buffer: Any, k_major: bool = True, allow_pad: bool = True) -> DigitLayout:
+    """The widest swizzle that fits the rows of `buffer`; padded rows if none fits and `allow_pad`, else row-major.
+
+    `k_major` tells whether the contiguous dimension is the reduced one; the boxes are the same either way.
+    """
+    del k_major
+    shape, bits = shape_and_bits(buffer)
+    swizzle = best_swizzle(shape[-1], bits)
+    if len(shape) >= 2 and SWIZZLE_MODES[swizzle]:
+        return stacked(SharedTile(*shape[-2:], bits, swizzle).layout, shape)
+    pad = max(1, 128 // bits) if allow_pad and len(shape) >= 2 else 0
+    return row_major(shape, pad)
+
+
+def _fixed(buffer: Any, swizzle: int) -> DigitLayout:
+    shape, bits = shape_and_bits(buffer)
+    if len(shape) < 2 or swizzle not in legal_swizzles(shape[-1], bits):
+        raise ValueError(
+            f"a {swizzle}-byte swizzle needs rows of whole {swizzle} bytes; this buffer is {shape}, {bits} bit"
+        )
+    return stacked(SharedTile(*shape[-2:], bits, swizzle).layout, shape)
+
+
+def make_full_bank_swizzled_layout(buffer: Any) -> DigitLayout:
+    """128-byte swizzle. Raises ValueError when a row is no multiple of 128 bytes."""
+    return _fixed(buffer, 128)
+
+
+def make_half_bank_swizzled_layout(buffer: Any) -> DigitLayout:
+    """64-byte swizzle. Raises ValueError when a row is no multiple of 64 bytes."""
+    return _fixed(buffer, 64)
+
+
+def make_quarter_bank_swizzled_layout(buffer: Any) -> DigitLayout:
+    """32-byte swizzle. Raises ValueError when a row is no multiple of 32 bytes."""
+    return _fixed(buffer, 32)
+
+
+def make_wgmma_swizzled_layout(buffer: Any, continuity: int | None = None, k_major: bool = True) -> DigitLayout:
+    """The widest box layout that wgmma can read; `continuity` limits the span to that many elements of a row.
+
+    Raises ValueError when a row is no multiple of 16 bytes.
+    """
+    del k_major
+    shape, bits = shape_and_bits(buffer)
+    swizzle = best_swizzle(continuity or shape[-1], bits)
+    return _fixed(buffer, swizzle)
+
+
+def make_linear_layout(buffer: Any) -> DigitLayout:
+    """Row-major."""
+    return row_major(shape_and_bits(buffer)[0])
