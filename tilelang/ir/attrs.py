@@ -16,11 +16,14 @@ __all__ = [
     "LOOP_ID",
     "LOOP_LAYOUT",
     "MIN_BLOCKS",
+    "NOTES",
     "NUM_STAGES",
+    "OFFSET",
     "PARALLEL",
     "PIPELINE_ORDER",
     "PIPELINE_STAGE",
     "REGISTER_SCOPES",
+    "RING",
     "ROLE",
     "SHARED",
     "SHARED_DYN",
@@ -58,6 +61,9 @@ UNROLL = "tl.unroll"  # int factor on a T.unroll loop (0 = full)
 # Facts written by passes.
 LOOP_ID = "tl.loop_id"  # int, on the outermost loop of a T.Parallel nest
 LAYOUT = "tl.layout"  # str, layout text: on AllocBuffer and on T.Parallel nests
+NOTES = "tl.notes"  # function attribute: list[str], performance notes of the passes so far
+OFFSET = "tl.offset"  # on AllocBuffer: int, byte offset in the shared arena
+RING = "tl.ring"  # on AllocBuffer: mbarriers or commit groups order all accesses, no block barriers needed
 ROLE = "tl.role"  # AttrStmt key around the code of one role; value: "producer" | "consumer"
 
 # AttrStmt keys inside the launch.

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan_gemms: the instruction, the split, and the reason for every refusal."""
+
+from __future__ import annotations
+
+import pytest
+from tile_programs import Builder, flash_attention_program, gemm_program
+
+from tilelang.ir.attrs import NOTES
+from tilelang.ir.stmts import launches, walk_list
+from tilelang.ir.tile_ops import TileOp
+from tilelang.target.arch import ARCHS
+from tilelang.transform.plan_gemms import GemmShapeMismatch, plan_gemms
+
+SM90, SM80 = ARCHS["sm_90a"], ARCHS["sm_80"]
+
+
+def planned(func, arch=SM90):
+    out = plan_gemms(func, arch)
+    (kernel,) = launches(out)
+    ops = [TileOp.from_stmt(s) for s in walk_list(kernel.body)]
+    notes = [str(n) for n in (out.attrs or {}).get(NOTES, [])]
+    return [(o.attrs["inst"], o.attrs["warps_m"], o.attrs["warps_n"]) for o in ops if o and o.name == "gemm"], notes
+
+
+def one(
+    a=(128, 64),
+    b=(64, 128),
+    c=(128, 128),
+    dtype="float16",
+    acc="float32",
+    threads=256,
+    arch=SM90,
+    a_reg=False,
+    b_reg=False,
+    **attrs,
+):
+    with Builder(threads) as p:
+        A = (p.fragment if a_reg else p.shared)("A", a, dtype)
+        B = (p.fragment if b_reg else p.shared)("B", b, dtype)
+        C = p.fragment("C", c, acc)
+        p.gemm(A, B, C, **attrs)
+    plans, notes = planned(p.func, arch)
+    return plans[0], notes
+
+
+def test_gemm_and_attention_take_wgmma():
+    assert planned(gemm_program())[0] == [("wgmma", 2, 1)]
+    assert planned(flash_attention_program()) == ([("wgmma", 2, 1)] * 2, [])
+
+
+def test_older_parts_take_mma_with_a_balanced_split():
+    assert planned(gemm_program(threads=128), SM80)[0] == [("mma", 2, 2)]
+    assert one(arch=SM80, policy="full_row", threads=128)[0] == ("mma", 4, 1)
+    assert one(arch=SM80, policy="full_col", threads=128)[0] == ("mma", 1, 4)
+
+
+@pytest.mark.parametrize(
+    "changes,plan",
+    [
+        (dict(policy="full_col"), ("wgmma", 1, 2)),
+        (dict(a=(64, 64), c=(64, 128)), ("wgmma", 1, 2)),
+        (dict(b=(64, 512), c=(128, 512), policy="full_col"), ("wgmma", 1, 2)),
+        (dict(a=(64, 128), trans_a=True), ("wgmma", 2, 1)),
+        (dict(a_reg=True), ("wgmma", 2, 1)),
+        (dict(dtype="float8_e4m3fn", b=(128, 64), trans_b=True), ("wgmma", 2, 1)),
+        (dict(dtype="int8", acc="int32", b=(128, 64), trans_b=True), ("wgmma", 2, 1)),
+        (dict(dtype="float32", b=(128, 64), trans_b=True), ("wgmma", 2, 1)),
+    ],
+)
+def test_wgmma_splits(changes, plan):
+    assert one(**changes)[0] == plan
+
+
+@pytest.mark.parametrize(
+    "changes,inst,reason",
+    [
+        (dict(a=(32, 64), c=(32, 128)), "mma", "M = 32 < 64"),
+        (dict(threads=64), "mma", "no whole warpgroups"),
+        (dict(b_reg=True), "mma", "B is not in shared memory"),
+        (dict(a=(64, 128), a_reg=True, trans_a=True), "mma", "transposed in registers"),
+        (dict(dtype="float8_e4m3fn"), "mma", "must have K contiguous"),
+        (dict(dtype="bfloat16", acc="bfloat16"), "fma", "no type triple"),
+        (dict(a=(96, 64), c=(96, 128), threads=128), "mma", "no warp partition of 96 x 128"),
+        (dict(a=(128, 24), b=(24, 128)), "fma", "K = 24"),
+        (dict(a=(16, 64), b=(64, 8), c=(16, 8), threads=96), "fma", "no valid warp partition of 16 x 8 over 3 warps"),
+        (dict(dtype="float64", acc="float64"), "fma", "float64 x float64"),
+    ],
+)
+def test_refusals_are_noted(changes, inst, reason):
+    plan, notes = one(**changes)
+    assert plan[0] == inst
+    assert any(reason in n and n.startswith("line 4:") for n in notes), notes
+
+
+def test_a_branch_on_the_thread_index_narrows_the_warps():
+    with Builder(256) as p:
+        A, B, C = p.shared("A", (64, 64)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))
+        with p.branch(p.tx >= 128):
+            p.gemm(A, B, C)
+    assert planned(p.func)[0] == [("wgmma", 1, 1)]
+
+
+def test_a_tile_at_a_runtime_offset_must_be_aligned():
+    from tile_programs import region
+
+    for step, inst in ((64, "wgmma"), (8, "mma")):
+        with Builder(128) as p:
+            A, B, C = p.shared("A", (64, 256)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))
+            with p.serial(4) as k:
+                p.gemm(region(A, (0, 64), (k * step, 64)), B, C)
+        assert planned(p.func)[0][0][0] == inst
+
+
+def test_shape_errors_name_the_line():
+    with pytest.raises(GemmShapeMismatch) as e:
+        one(b=(32, 128))
+    assert "do not match" in str(e.value) and e.value.span.line == 4
+    with Builder() as p:
+        A, B, C = p.shared("A", (64,)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))
+        p.gemm(A, B, C)
+    with pytest.raises(GemmShapeMismatch, match="two-dimensional"):
+        plan_gemms(p.func, SM90)
