@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the native launcher with CMake; everything else about the package stands in pyproject.toml.
 
-The library speaks tvm-ffi's C ABI only, so one build serves every Python version: the wheel is tagged py3-none-<platform>.
+The library speaks tvm-ffi's C ABI only, so one build serves every Python version: the wheel is tagged
+py3-none-<platform>.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every environment variable the project reads, declared once and typed.
 
-A value is read when it is asked for, never at import, so that tests and programs may set it late: `env.cache_dir.get()`.
-An unreadable value raises `ValueError` naming the variable and what it takes.
+A value is read when it is asked for, never at import, so that tests and programs may set it late:
+`env.cache_dir.get()`. An unreadable value raises `ValueError` naming the variable and what it takes.
 """
 
 from __future__ import annotations
@@ -64,12 +64,20 @@ class _Environment:
     """All variables, one attribute each."""
 
     target = EnvVar("TILELANG_TARGET", _optional_text, None, "target when the program names none: cuda, cpu or sim")
-    cache_dir = EnvVar("TILELANG_CACHE_DIR", _path, Path("~/.tilelang/cache").expanduser(), "where compiled kernels are kept")
-    cache_disabled = EnvVar("TILELANG_DISABLE_CACHE", _flag, False, "1: neither read nor write the kernel cache on disk")
+    cache_dir = EnvVar(
+        "TILELANG_CACHE_DIR", _path, Path("~/.tilelang/cache").expanduser(), "where compiled kernels are kept"
+    )
+    cache_disabled = EnvVar(
+        "TILELANG_DISABLE_CACHE", _flag, False, "1: neither read nor write the kernel cache on disk"
+    )
     print_on_compilation = EnvVar("TILELANG_PRINT_ON_COMPILATION", _flag, False, "1: log each compilation")
     verbose = EnvVar("TILELANG_VERBOSE", _flag, False, "1: log what the compiler decides")
-    libcuda = EnvVar("TILELANG_LIBCUDA", _optional_text, None, "path of the CUDA driver library, instead of libcuda.so.1")
-    cuda_arch = EnvVar("TILELANG_CUDA_ARCH", _optional_text, None, "architecture compiled for without a device, as sm_90a")
+    libcuda = EnvVar(
+        "TILELANG_LIBCUDA", _optional_text, None, "path of the CUDA driver library, instead of libcuda.so.1"
+    )
+    cuda_arch = EnvVar(
+        "TILELANG_CUDA_ARCH", _optional_text, None, "architecture compiled for without a device, as sm_90a"
+    )
     verify = EnvVar("TILELANG_VERIFY", _flag, False, "1: check the IR's spec before and after every pass")
     log_level = EnvVar("TILELANG_LOG_LEVEL", str, "WARNING", "level of the `tilelang` logger")
     nvcc = EnvVar("TILELANG_NVCC", _optional_text, None, "path of nvcc")

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sim target: the device program that cuda would run, thread for thread, on numpy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilelang.jit.target import ResolvedTarget
+from tilelang.runtime.arguments import ArgumentChecker
+from tilelang.runtime.signature import Signature
+from tilelang.support.options import CompileOptions
+
+__all__ = ["SimExecutable"]
+
+
+class SimExecutable:
+    """A device program and the simulator that runs it."""
+
+    def __init__(self, func: Any, signature: Signature, target: ResolvedTarget, options: CompileOptions) -> None:
+        from tilelang.jit.lowering import lower_device
+
+        self._device = lower_device(func, target, options)
+        self._checker = ArgumentChecker(signature, "cpu")
+
+    def __call__(self, *args: Any) -> None:
+        from tilelang.sim import run
+
+        self._checker.check(args)
+        run(self._device, *args)
+
+    @property
+    def kernel_source(self) -> str:
+        return self._device.script()
+
+    @property
+    def host_source(self) -> str:
+        return "// target sim: the simulator runs the device program"
+
+    def ptx(self) -> str:
+        raise ValueError('the sim target has no PTX; compile with target="cuda"')
+
+    def sass(self) -> str:
+        raise ValueError('the sim target has no SASS; compile with target="cuda"')
+
+    def save(self, path: Path) -> None:
+        raise ValueError('only kernels of target="cuda" can be exported')

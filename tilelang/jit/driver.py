@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compile driver: a PrimFunc and choices go in, a kernel object comes out; equal requests share one kernel.
+
+Requests are equal when the IR text, the outputs, the target, the pass configs and the flags are.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from tilelang.jit.kernel import Executable, JITKernel
+from tilelang.jit.pass_config import freeze_pass_configs, options_from
+from tilelang.jit.signature import normalize_out_idx, signature_of
+from tilelang.jit.target import ResolvedTarget, resolve_target
+from tilelang.support.env import env
+from tilelang.support.logs import logger
+from tilelang.support.options import CompileOptions
+
+__all__ = ["clear_memory_cache", "compile", "par_compile", "run_parallel"]
+
+_BACKENDS = frozenset({None, "auto", "tvm_ffi", "nvrtc", "cython", "torch", "cutedsl"})
+
+_lock = threading.Lock()
+_kernels: dict[Any, Future[JITKernel]] = {}
+
+
+def compile(
+    func: Any,
+    out_idx: int | Sequence[int] | None = None,
+    execution_backend: str | None = None,
+    target: Any = None,
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    compile_flags: str | Sequence[str] | None = None,
+) -> JITKernel:
+    """Compiles a tile program (`T.prim_func`), or gives the kernel that an equal request got before.
+
+    `out_idx` names the parameters that are allocated and returned. `execution_backend` and `target_host` are
+    accepted: there is one launcher. Raises `AssertionError` where `func` is no PrimFunc, `ValueError` for a bad
+    out_idx, target or pass config.
+    """
+    from tvm import tirx
+
+    assert isinstance(func, tirx.PrimFunc), f"tilelang.compile takes a T.prim_func, got {type(func).__name__}"
+    if execution_backend not in _BACKENDS:
+        raise ValueError(f"unknown execution_backend {execution_backend!r}; there is one launcher, leave it out")
+    outputs = _outputs_of(func, out_idx)
+    where = resolve_target(target)
+    configs = {**_declared(func, "tl.pass_configs"), **freeze_pass_configs(pass_configs)}
+    options = options_from(configs, compile_flags if compile_flags is not None else _declared(func, "tl.compile_flags"))
+    key = (func.script(show_meta=True), outputs, where, options)
+    return _once(key, lambda: _build(func, outputs, where, options, bool(verbose) or env.verbose.get()))
+
+
+def _once(key: Any, build: Any) -> JITKernel:
+    """The kernel of `key`; a second thread that asks while the first builds waits for it."""
+    with _lock:
+        future = _kernels.get(key)
+        mine = future is None
+        if mine:
+            future = _kernels[key] = Future()
+    assert future is not None
+    if not mine:
+        return future.result()
+    try:
+        kernel = build()
+    except BaseException as error:
+        with _lock:
+            del _kernels[key]
+        future.set_exception(error)
+        raise
+    future.set_result(kernel)
+    return kernel
+
+
+def clear_memory_cache() -> None:
+    """Forgets the kernels that this process has compiled."""
+    with _lock:
+        _kernels.clear()
+
+
+def _outputs_of(func: Any, out_idx: int | Sequence[int] | None) -> tuple[int, ...]:
+    returned = _declared(func, "tl.out_idx")
+    if returned:
+        if out_idx is not None:
+            raise ValueError("out_idx is given, but the function returns its T.empty tensors; drop out_idx")
+        return tuple(int(i) for i in returned)
+    return normalize_out_idx(out_idx, len(func.params))
+
+
+def _declared(func: Any, key: str) -> Any:
+    """A function attribute of the front end; an empty dictionary where it is absent."""
+    return func.attrs[key] if func.attrs is not None and key in func.attrs else {}
+
+
+def _build(
+    func: Any, outputs: tuple[int, ...], target: ResolvedTarget, options: CompileOptions, verbose: bool
+) -> JITKernel:
+    signature, numbers = signature_of(func, outputs)
+    if verbose or env.print_on_compilation.get():
+        logger.info("compile %s for %s", signature.describe(), target)
+    executable = _executable(func, signature, numbers, target, options)
+    return JITKernel(func, signature, target, options, executable)
+
+
+def _executable(
+    func: Any, signature: Any, numbers: dict[Any, int], target: ResolvedTarget, options: CompileOptions
+) -> Executable:
+    if target.kind == "cpu":
+        from tilelang.jit.backend_cpu import CpuExecutable
+
+        return CpuExecutable(func, signature)
+    if target.kind == "sim":
+        from tilelang.jit.backend_sim import SimExecutable
+
+        return SimExecutable(func, signature, target, options)
+    from tilelang.jit.backend_cuda import CudaExecutable
+
+    return CudaExecutable(func, signature, numbers, target, options)
+
+
+def par_compile(
+    funcs: Iterable[Any],
+    out_idx: int | Sequence[int] | None = None,
+    execution_backend: str | None = None,
+    target: Any = None,
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    compile_flags: str | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    ignore_error: bool = False,
+) -> list[JITKernel | None]:
+    """Compiles several programs in threads, in order; with `ignore_error` a failed entry is None and its error is
+    logged.
+    """
+    requests = list(funcs)
+
+    def one(func: Any) -> JITKernel:
+        return compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs, compile_flags)
+
+    return run_parallel([lambda f=f: one(f) for f in requests], num_workers, ignore_error)
+
+
+def run_parallel(jobs: Sequence[Any], num_workers: int | None, ignore_error: bool) -> list[Any]:
+    """Results of the jobs, in order. Without `ignore_error` the first failure is raised after all have ended."""
+    if not jobs:
+        return []
+    workers = num_workers or min(len(jobs), len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        futures = [pool.submit(job) for job in jobs]
+    results: list[Any] = []
+    for future in futures:
+        error = future.exception()
+        if error is None:
+            results.append(future.result())
+        elif ignore_error and isinstance(error, Exception):
+            logger.warning("compilation failed: %s", error)
+            results.append(None)
+        else:
+            raise error
+    return results

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled kernel that users hold: call it, look into it, measure it, export it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from tilelang.jit.target import ResolvedTarget
+from tilelang.runtime import dtypes
+from tilelang.runtime.arguments import ArgumentChecker, count_error
+from tilelang.runtime.signature import KernelParam, Signature, TensorArg
+from tilelang.support.options import CompileOptions
+
+__all__ = ["Executable", "JITKernel"]
+
+
+class Executable(Protocol):
+    """What a backend makes of a program: callable with all arguments, outputs included, checks included."""
+
+    def __call__(self, *args: Any) -> None: ...
+
+    @property
+    def kernel_source(self) -> str:
+        """What the device compiler reads."""
+        ...
+
+    @property
+    def host_source(self) -> str:
+        """How it is launched."""
+        ...
+
+    def ptx(self) -> str: ...
+
+    def sass(self) -> str: ...
+
+    def save(self, path: Path) -> None:
+        """Writes what `tilelang.runtime.load` reads."""
+        ...
+
+
+class JITKernel:
+    """A compiled kernel. Calling it takes the inputs in parameter order and gives the outputs.
+
+    One output is returned as a tensor, several as a list; without outputs the result is an empty list. Outputs are
+    allocated on the device of the first tensor input. A wrong number of inputs is a `ValueError`.
+    """
+
+    def __init__(
+        self,
+        prim_func: Any,
+        signature: Signature,
+        target: ResolvedTarget,
+        options: CompileOptions,
+        executable: Executable,
+    ) -> None:
+        self.prim_func = prim_func
+        self.signature = signature
+        self.target = target
+        self.options = options
+        self.adapter = executable
+        self.latency: float | None = None
+        self.ref_latency: float | None = None
+        self.config: dict[str, Any] | None = None
+        self._inputs = signature.inputs
+        self._checker = ArgumentChecker(signature, target.device_type)
+        self._output_plans = [_OutputPlan(signature, self._checker, i) for i in signature.outputs]
+
+    @property
+    def out_idx(self) -> list[int]:
+        return list(self.signature.outputs)
+
+    @property
+    def params(self) -> list[KernelParam]:
+        return self.signature.params()
+
+    @property
+    def artifact(self) -> Executable:
+        return self.adapter
+
+    def __call__(self, *inputs: Any) -> Any:
+        if len(inputs) != len(self._inputs):
+            raise count_error(self.signature, len(inputs))
+        plans = self._output_plans
+        if not plans:
+            self.adapter(*inputs)
+            return []
+        outputs = self._allocate(inputs)
+        if len(plans) == 1 and plans[0].index == len(inputs):
+            self.adapter(*inputs, outputs[0])
+            return outputs[0]
+        args: list[Any] = [None] * len(self.signature.args)
+        for position, value in zip(self._inputs, inputs):
+            args[position] = value
+        for plan, value in zip(plans, outputs):
+            args[plan.index] = value
+        self.adapter(*args)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _allocate(self, inputs: Sequence[Any]) -> list[Any]:
+        """Outputs of the shapes that the inputs imply."""
+        plans = self._output_plans
+        slots: list[int] | None = None
+        if not all(plan.static for plan in plans):
+            args: list[Any] = [None] * len(self.signature.args)
+            for position, value in zip(self._inputs, inputs):
+                args[position] = value
+            try:
+                slots = self._checker.bind(args)
+            except (AttributeError, IndexError, TypeError, ValueError):
+                # An input is no tensor or lacks a dimension: the full check says which, and how.
+                self._checker.check_inputs(args)
+                raise
+        device = next((x.device for x in inputs if hasattr(x, "data_ptr")), None) or self._default_device()
+        return [plan.allocate(slots, device) for plan in plans]
+
+    def _default_device(self) -> Any:
+        import torch
+
+        if self.target.device_type == "cuda":
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("cpu")
+
+    # Looking into it.
+
+    def get_kernel_source(self, kernel_only: bool = True) -> str:
+        """Device source; with `kernel_only=False` followed by the host side."""
+        if kernel_only:
+            return self.adapter.kernel_source
+        return f"{self.adapter.kernel_source}\n{self.adapter.host_source}"
+
+    def get_host_source(self) -> str:
+        return self.adapter.host_source
+
+    def show_source(self, which: str = "kernel") -> None:
+        """Prints the kernel's, the host's, or both sources."""
+        import sys
+
+        sys.stdout.write(self._source(which) + "\n")
+
+    def _source(self, which: str) -> str:
+        match which:
+            case "kernel":
+                return self.get_kernel_source()
+            case "host":
+                return self.get_host_source()
+            case "both":
+                return self.get_kernel_source(kernel_only=False)
+        raise ValueError(f"which is kernel, host or both, got {which!r}")
+
+    def export_sources(self, kernel_path: str | None = None, host_path: str | None = None) -> None:
+        """Writes the sources to the paths given."""
+        if kernel_path is None and host_path is None:
+            raise ValueError("export_sources needs kernel_path, host_path or both")
+        for path, text in ((kernel_path, self.adapter.kernel_source), (host_path, self.adapter.host_source)):
+            if path is not None:
+                _write(path, text)
+
+    def get_ptx(self) -> str:
+        return self.adapter.ptx()
+
+    def get_sass(self) -> str:
+        return self.adapter.sass()
+
+    def show_ptx(self) -> None:
+        import sys
+
+        sys.stdout.write(self.get_ptx() + "\n")
+
+    def show_sass(self) -> None:
+        import sys
+
+        sys.stdout.write(self.get_sass() + "\n")
+
+    def export_ptx(self, path: str) -> None:
+        _write(path, self.get_ptx())
+
+    def export_sass(self, path: str) -> None:
+        _write(path, self.get_sass())
+
+    def export_library(self, path: str) -> None:
+        """Writes a folder that `tilelang.runtime.load(path)` runs without the compiler."""
+        self.adapter.save(Path(path))
+
+    # Measuring it.
+
+    def get_profiler(self, tensor_supply_type: Any = None) -> Any:
+        """A `tilelang.profiler.Profiler` that supplies tensors of this kind (default Auto)."""
+        from tilelang.profiler import Profiler, TensorSupplyType
+
+        supply = TensorSupplyType.Auto if tensor_supply_type is None else tensor_supply_type
+        return Profiler(self, supply)
+
+    def run_once(self, func: Callable[..., Any] | None = None) -> Any:
+        return self.get_profiler().run_once(func)
+
+    def get_tuner_result(self) -> tuple[float, dict[str, Any] | None, float | None]:
+        """Latency in ms, configuration and reference latency that the tuner set. Raises `ValueError` where it has not
+        run.
+        """
+        if self.latency is None:
+            raise ValueError("this kernel was not tuned")
+        return self.latency, self.config, self.ref_latency
+
+    def __repr__(self) -> str:
+        return f"JITKernel({self.signature.describe()}, target={self.target})"
+
+
+class _OutputPlan:
+    """How one output is allocated."""
+
+    def __init__(self, signature: Signature, checker: ArgumentChecker, index: int) -> None:
+        spec = signature.args[index]
+        assert isinstance(spec, TensorArg)
+        self.index = index
+        self._checker = checker
+        self._dtype_name = spec.dtype
+        self._packing = dtypes.packing_of(spec.dtype)
+        self._strided = spec.strides is not None
+        self.static = all(d.lstrip("-").isdigit() for d in spec.shape)
+        self._shape = self._physical([int(d) for d in spec.shape]) if self.static else None
+        if self._strided:
+            raise ValueError(f"output '{spec.name}' is a StridedTensor; only contiguous tensors are allocated")
+
+    def _physical(self, extents: list[int]) -> list[int]:
+        return [*extents[:-1], -(-extents[-1] // self._packing)]
+
+    def allocate(self, slots: Sequence[int] | None, device: Any) -> Any:
+        import torch
+
+        shape = self._shape
+        if shape is None:
+            assert slots is not None
+            shape = self._physical(self._checker.extents(self.index, slots))
+        return torch.empty(shape, dtype=dtypes.torch_dtype(self._dtype_name), device=device)
+
+
+def _write(path: str, text: str) -> None:
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public `pass_configs` dictionary, key by key.
+
+One table says what becomes of each key: an option field (with the value turned over where the key says
+"disable"), or "accepted, no effect" with the reason. An unknown key is an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tilelang.support.options import CompileOptions
+
+__all__ = ["PassConfigKey", "effect_of", "freeze_pass_configs", "options_from"]
+
+
+class PassConfigKey(str, Enum):
+    """Keys of `pass_configs`; the string values work as well."""
+
+    TL_SIMPLIFY = "tl.Simplify"
+    TL_DYNAMIC_ALIGNMENT = "tl.dynamic_alignment"
+    TL_DISABLE_DYNAMIC_TAIL_SPLIT = "tl.disable_dynamic_tail_split"
+    TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
+    TL_ENABLE_AUTO_WARP_SPECIALIZATION = "tl.enable_auto_warp_specialization"
+    TL_DISABLE_TMA_LOWER = "tl.disable_tma_lower"
+    TL_DISABLE_WGMMA = "tl.disable_wgmma"
+    TL_ENABLE_FAST_MATH = "tl.enable_fast_math"
+    TL_DISABLE_FAST_MATH = "tl.disable_fast_math"
+    TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"
+    TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"
+    TL_DISABLE_VECTORIZE_256 = "tl.disable_vectorize_256"
+    TL_DISABLE_SAFE_MEMORY_ACCESS = "tl.disable_safe_memory_legalize"
+    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
+    TL_DISABLE_SHARED_MEMORY_REUSE = "tl.disable_shared_memory_reuse"
+    TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE = "tl.enable_aggressive_shared_memory_merge"
+    TL_ENABLE_LOWER_LDGSTG = "tl.enable_lower_ldgstg"
+    TL_ENABLE_LOWER_LDGSTG_PREDICATED = "tl.enable_lower_ldgstg_predicated"
+    TL_ENABLE_ASYNC_COPY = "tl.enable_async_copy"
+    TL_DISABLE_DATA_RACE_CHECK = "tl.disable_data_race_check"
+    TL_DISABLE_OUT_OF_BOUND_WARNING = "tl.disable_out_of_bound_warning"
+    TL_DISABLE_PRELOWER_SEMANTIC_CHECK = "tl.disable_prelower_semantic_check"
+    TL_DISABLE_LOOP_UNSWITCHING = "tl.disable_loop_unswitching"
+    TL_LOOP_UNSWITCHING_ALLOW_NON_TRIVIAL_ELSE = "tl.loop_unswitching_allow_non_trivial_else"
+    TL_DISABLE_SHUFFLE_ELECT = "tl.disable_shuffle_elect"
+    TL_CONFIG_INDEX_BITWIDTH = "tl.config_index_bitwidth"
+    TL_DEVICE_COMPILE_FLAGS = "tl.device_compile_flags"
+    TL_EMIT_LINE_DIRECTIVES = "tl.emit_line_directives"
+    TL_ENABLE_DUMP_IR = "tl.enable_dump_ir"
+    TL_DUMP_IR_DIR = "tl.dump_ir_path"
+    TL_PASS_PROFILE = "tl.pass_profile"
+    TL_PASS_PROFILE_THRESHOLD_MS = "tl.pass_profile_threshold_ms"
+    TL_FORCE_LET_INLINE = "tl.force_let_inline"
+    TL_LAYOUT_VISUALIZATION_ENABLE = "tl.layout_visualization_enable"
+    TL_LAYOUT_VISUALIZATION_FORMATS = "tl.layout_visualization_formats"
+    TL_LAYOUT_COST_MODEL = "tl.layout_cost_model"
+    TL_REDUCER_FORCE_BASELINE = "tl.reducer_force_baseline"
+    TL_ENABLE_FP32X2_REDUCTION = "tl.enable_fp32x2_reduction"
+    TL_STORAGE_REWRITE_DETECT_INPLACE = "tl.storage_rewrite_detect_inplace"
+    TL_AST_PRINT_ENABLE = "tl.ast_print_enable"
+    TIR_ENABLE_EQUIV_TERMS_IN_CSE = "tir.enable_equiv_terms_in_cse_tir"
+    TIR_DISABLE_CSE = "tir.disable_cse_tir"
+    TIR_SIMPLIFY = "tir.Simplify"
+    TIR_DISABLE_STORAGE_REWRITE = "tir.disable_storage_rewrite"
+    TIR_DISABLE_VECTORIZE = "tir.disable_vectorize"
+    TIR_USE_ASYNC_COPY = "tir.use_async_copy"
+    TIR_ENABLE_DEBUG = "tir.enable_debug"
+    TIR_MERGE_STATIC_SMEM = "tir.merge_static_smem"
+    TIR_ADD_LOWER_PASS = "tir.add_lower_pass"
+    TIR_NOALIAS = "tir.noalias"
+    CUDA_KERNELS_OUTPUT_DIR = "cuda.kernels_output_dir"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What a key does: sets `field` to `convert(value)`, or nothing, for `reason`."""
+
+    field: str = ""
+    convert: Callable[[Any], Any] = bool
+    reason: str = ""
+
+
+def _not(value: Any) -> bool:
+    return not value
+
+
+def _split_flags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(value.split())
+    return tuple(str(v) for v in value)
+
+
+def _none(reason: str) -> _Effect:
+    return _Effect(reason=reason)
+
+
+_K = PassConfigKey
+_EFFECTS: dict[PassConfigKey, _Effect] = {
+    _K.TL_SIMPLIFY: _Effect("simplify"),
+    _K.TL_DYNAMIC_ALIGNMENT: _none("vector widths are proved from the program, never assumed"),
+    _K.TL_DISABLE_DYNAMIC_TAIL_SPLIT: _none("tails are peeled only where that is proved to pay"),
+    _K.TL_DISABLE_WARP_SPECIALIZED: _Effect("warp_specialize", lambda v: False if v else None),
+    _K.TL_ENABLE_AUTO_WARP_SPECIALIZATION: _Effect("warp_specialize", lambda v: True if v else None),
+    _K.TL_DISABLE_TMA_LOWER: _Effect("tma", _not),
+    _K.TL_DISABLE_WGMMA: _Effect("wgmma", _not),
+    _K.TL_ENABLE_FAST_MATH: _Effect("fast_math"),
+    _K.TL_DISABLE_FAST_MATH: _Effect("fast_math", _not),
+    _K.TL_PTXAS_REGISTER_USAGE_LEVEL: _Effect("register_level", int),
+    _K.TL_ENABLE_PTXAS_VERBOSE_OUTPUT: _Effect("ptxas_verbose"),
+    _K.TL_DISABLE_VECTORIZE_256: _Effect("vectorize_256", _not),
+    _K.TL_DISABLE_SAFE_MEMORY_ACCESS: _Effect("safe_memory_access", _not),
+    _K.TL_DISABLE_THREAD_STORAGE_SYNC: _Effect("sync_threads", _not),
+    _K.TL_DISABLE_SHARED_MEMORY_REUSE: _Effect("reuse_shared", _not),
+    _K.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: _Effect("aggressive_shared_merge"),
+    _K.TL_ENABLE_LOWER_LDGSTG: _none("global accesses are always given their instruction by the compiler"),
+    _K.TL_ENABLE_LOWER_LDGSTG_PREDICATED: _Effect("predicated_ldgstg"),
+    _K.TL_ENABLE_ASYNC_COPY: _Effect("cp_async"),
+    _K.TL_DISABLE_DATA_RACE_CHECK: _Effect("check_races", _not),
+    _K.TL_DISABLE_OUT_OF_BOUND_WARNING: _Effect("warn_out_of_bounds", _not),
+    _K.TL_DISABLE_PRELOWER_SEMANTIC_CHECK: _Effect("check_semantics", _not),
+    _K.TL_DISABLE_LOOP_UNSWITCHING: _Effect("loop_unswitching", _not),
+    _K.TL_LOOP_UNSWITCHING_ALLOW_NON_TRIVIAL_ELSE: _none(
+        "loops are peeled by bounds analysis, whatever the other arm is"
+    ),
+    _K.TL_DISABLE_SHUFFLE_ELECT: _none("the electing thread is the compiler's choice"),
+    _K.TL_CONFIG_INDEX_BITWIDTH: _Effect("index_bits", int),
+    _K.TL_DEVICE_COMPILE_FLAGS: _Effect("device_flags", _split_flags),
+    _K.TL_EMIT_LINE_DIRECTIVES: _Effect("line_directives"),
+    _K.TL_ENABLE_DUMP_IR: _Effect("dump_ir"),
+    _K.TL_DUMP_IR_DIR: _Effect("dump_ir_dir", str),
+    _K.TL_PASS_PROFILE: _none("use `tilelang passes --time`"),
+    _K.TL_PASS_PROFILE_THRESHOLD_MS: _none("use `tilelang passes --time`"),
+    _K.TL_FORCE_LET_INLINE: _none("bindings are substituted where that is sound"),
+    _K.TL_LAYOUT_VISUALIZATION_ENABLE: _Effect("layout_plot"),
+    _K.TL_LAYOUT_VISUALIZATION_FORMATS: _Effect("layout_plot_formats", str),
+    _K.TL_LAYOUT_COST_MODEL: _none("layouts are always chosen by cost"),
+    _K.TL_REDUCER_FORCE_BASELINE: _none("there is one reducer lowering"),
+    _K.TL_ENABLE_FP32X2_REDUCTION: _Effect("fp32x2_reduction"),
+    _K.TL_STORAGE_REWRITE_DETECT_INPLACE: _none("register arrays are left to ptxas"),
+    _K.TL_AST_PRINT_ENABLE: _none("use `tilelang inspect`"),
+    _K.TIR_ENABLE_EQUIV_TERMS_IN_CSE: _none("common subexpressions are left to the CUDA compiler"),
+    _K.TIR_DISABLE_CSE: _none("common subexpressions are left to the CUDA compiler"),
+    _K.TIR_SIMPLIFY: _Effect("simplify"),
+    _K.TIR_DISABLE_STORAGE_REWRITE: _none("register arrays are left to ptxas"),
+    _K.TIR_DISABLE_VECTORIZE: _none("vector accesses follow from layouts; use coalesced_width="),
+    _K.TIR_USE_ASYNC_COPY: _Effect("cp_async"),
+    _K.TIR_ENABLE_DEBUG: _none("use TILELANG_VERIFY=1"),
+    _K.TIR_MERGE_STATIC_SMEM: _none("all shared memory is one arena"),
+    _K.TIR_ADD_LOWER_PASS: _none("the pass list is fixed"),
+    _K.TIR_NOALIAS: _none("tensors are assumed distinct unless annotated"),
+    _K.CUDA_KERNELS_OUTPUT_DIR: _none("use kernel.export_sources or debug_root_path"),
+}
+assert set(_EFFECTS) == set(PassConfigKey)
+
+
+def effect_of(key: PassConfigKey) -> str:
+    """What a key does, in a line, for the docs and `tilelang explain`."""
+    effect = _EFFECTS[key]
+    return f"sets option {effect.field}" if effect.field else f"accepted, no effect: {effect.reason}"
+
+
+def _known_key(key: Any) -> PassConfigKey:
+    text = key.value if isinstance(key, Enum) else key
+    if not isinstance(text, str):
+        raise TypeError(f"a pass_configs key is a tilelang.PassConfigKey or its string, got {type(key).__name__}")
+    for known in PassConfigKey:
+        if text in (known.value, known.name):
+            return known
+    near = difflib.get_close_matches(
+        text, [k.value for k in PassConfigKey] + [k.name for k in PassConfigKey], n=1, cutoff=0.4
+    )
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"unknown pass_configs key {text!r}{hint}")
+
+
+def freeze_pass_configs(pass_configs: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Keys as strings. Raises `ValueError` for an unknown key, naming the nearest one."""
+    return {_known_key(key).value: value for key, value in (pass_configs or {}).items()}
+
+
+def options_from(pass_configs: Mapping[Any, Any] | None, compile_flags: Any = None) -> CompileOptions:
+    """Options of a `pass_configs` dictionary and extra device compiler flags."""
+    fields: dict[str, Any] = {}
+    for key, value in (pass_configs or {}).items():
+        effect = _EFFECTS[_known_key(key)]
+        if effect.field:
+            fields[effect.field] = effect.convert(value)
+    flags = (*fields.pop("device_flags", ()), *_split_flags(compile_flags or ()))
+    return dataclasses.replace(CompileOptions(), **fields, device_flags=flags)

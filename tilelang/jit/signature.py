@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a PrimFunc's parameters to the runtime's signature: argument specs, and a definition for every shape symbol.
+
+Expressions become the runtime's postfix text here, since the runtime must not know TVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx import is_buffer_var
+
+from tilelang.runtime.signature import ScalarArg, Signature, Slot, TensorArg
+
+__all__ = ["SlotTable", "expression_text", "normalize_out_idx", "signature_of"]
+
+_BINARY = {
+    "Add": "add", "Sub": "sub", "Mul": "mul",
+    "FloorDiv": "floordiv", "FloorMod": "floormod", "Div": "truncdiv", "Mod": "truncmod",
+    "Min": "min", "Max": "max", "LT": "lt", "LE": "le", "EQ": "eq", "NE": "ne", "And": "and", "Or": "or",
+    "LShift": "shl", "RShift": "shr", "BitwiseAnd": "band", "BitwiseOr": "bor", "BitwiseXor": "bxor",
+}  # fmt: skip
+_SWAPPED = {"GT": "lt", "GE": "le"}
+_CALLS = {
+    "prim.shift_left": "shl", "prim.shift_right": "shr", "prim.bitwise_and": "band", "prim.bitwise_or": "bor",
+    "prim.bitwise_xor": "bxor", "prim.if_then_else": "select",
+}  # fmt: skip
+
+
+class SlotTable:
+    """Symbols that have a value at launch, by their Var."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.slots: list[Slot] = []
+
+    def add(self, var: Any, kind: str, arg: int, dim: int = 0) -> None:
+        names = {s.name for s in self.slots}
+        name, suffix = var.name, 1
+        while name in names:
+            name, suffix = f"{var.name}_{suffix}", suffix + 1
+        self.numbers[var] = len(self.slots)
+        self.slots.append(Slot(name, kind, arg, dim, str(var.ty.dtype)))
+
+
+def expression_text(expr: Any, numbers: dict[Any, int]) -> str:
+    """`expr` as postfix text. Raises `KeyError(var)` for a symbol without a slot, `ValueError` for other forms."""
+    if isinstance(expr, int):
+        return str(expr)
+    if isinstance(expr, tirx.IntImm):
+        return str(int(expr.value))
+    if isinstance(expr, ir.Var):
+        return f"s{numbers[expr]}"
+    name = type(expr).__name__
+
+    def texts(*parts: Any) -> str:
+        return " ".join(expression_text(p, numbers) for p in parts)
+
+    if name in _BINARY:
+        return f"{texts(expr.a, expr.b)} {_BINARY[name]}"
+    if name in _SWAPPED:
+        return f"{texts(expr.b, expr.a)} {_SWAPPED[name]}"
+    if name == "Not":
+        return f"{texts(expr.a)} not"
+    if name == "Cast" and str(expr.ty.dtype).startswith(("int", "uint", "bool")):
+        return expression_text(expr.value, numbers)
+    if name == "Select":
+        return f"{texts(expr.condition, expr.true_value, expr.false_value)} select"
+    operation = _CALLS.get(getattr(getattr(expr, "op", None), "name", ""))
+    if operation is not None:
+        return f"{texts(*expr.args)} {operation}"
+    raise ValueError(f"{expr} cannot be computed by the launcher")
+
+
+def _symbols_in(expr: Any) -> Iterator[Any]:
+    if isinstance(expr, (int, tirx.IntImm)):
+        return
+    if isinstance(expr, ir.Var):
+        yield expr
+        return
+    for field in ("a", "b", "value", "condition", "true_value", "false_value"):
+        part = getattr(expr, field, None)
+        if part is not None and not isinstance(part, (int, float)):
+            yield from _symbols_in(part)
+    for part in getattr(expr, "args", ()):
+        yield from _symbols_in(part)
+
+
+def normalize_out_idx(out_idx: int | Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """Positions of outputs, negative ones counted from the end. Raises `ValueError` for a bad or repeated position."""
+    if out_idx is None:
+        return ()
+    given = [out_idx] if isinstance(out_idx, int) else list(out_idx)
+    positions = []
+    for index in given:
+        if not -count <= index < count:
+            raise ValueError(f"out_idx {index} is out of range: the function has {count} parameters")
+        positions.append(index % count)
+    if len(set(positions)) != len(positions):
+        raise ValueError(f"out_idx {given} names a parameter twice")
+    return tuple(positions)
+
+
+def _dims(params: Sequence[Any], skip: tuple[int, ...]) -> Iterator[tuple[str, int, int, Any]]:
+    """Places that can define a symbol: shapes before strides."""
+    for kind in ("shape", "stride"):
+        for i, param in enumerate(params):
+            if i in skip or not is_buffer_var(param):
+                continue
+            for dim, expr in enumerate(param.ty.shape if kind == "shape" else param.ty.strides):
+                yield kind, i, dim, expr
+
+
+def _find_slots(params: Sequence[Any], outputs: tuple[int, ...]) -> SlotTable:
+    table = SlotTable()
+    for i, param in enumerate(params):
+        if not is_buffer_var(param) and str(param.ty.dtype).startswith(("int", "uint", "bool")):
+            table.add(param, "scalar", i)
+    for kind, i, dim, expr in _dims(params, outputs):
+        if isinstance(expr, ir.Var) and expr not in table.numbers:
+            table.add(expr, kind, i, dim)
+    progress = True
+    while progress:
+        progress = False
+        for kind, i, dim, expr in _dims(params, outputs):
+            unknown = {v for v in _symbols_in(expr) if v not in table.numbers}
+            if len(unknown) == 1 and _is_linear(expr, var := unknown.pop()):
+                table.add(var, kind, i, dim)
+                progress = True
+    return table
+
+
+def _is_linear(expr: Any, var: Any) -> bool:
+    if expr.same_as(var):
+        return True
+    name = type(expr).__name__
+    if name not in ("Add", "Sub", "Mul"):
+        return False
+    in_a, in_b = (any(v.same_as(var) for v in _symbols_in(side)) for side in (expr.a, expr.b))
+    if name == "Mul" and in_a and in_b:
+        return False
+    return (not in_a or _is_linear(expr.a, var)) and (not in_b or _is_linear(expr.b, var))
+
+
+def signature_of(func: Any, outputs: tuple[int, ...] = ()) -> tuple[Signature, dict[Any, int]]:
+    """The signature of a PrimFunc and the slot number of each symbol.
+
+    Raises `ValueError` where an output is a scalar or has no dimensions, or where a symbol of a shape has no
+    definition.
+    """
+    name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "main"
+    params = list(func.params)
+    table = _find_slots(params, outputs)
+    args: list[TensorArg | ScalarArg] = []
+    for i, param in enumerate(params):
+        if is_buffer_var(param):
+            args.append(_tensor_arg(param, table.numbers))
+        else:
+            args.append(ScalarArg(param.name, _dtype_of(param)))
+        if i in outputs and not (is_buffer_var(param) and len(param.ty.shape)):
+            raise ValueError(f"{name}(): output '{param.name}' must be a tensor with at least one dimension")
+    return Signature(name, tuple(args), tuple(table.slots), outputs), table.numbers
+
+
+def _dtype_of(param: Any) -> str:
+    return str(getattr(param.ty, "dtype", "handle"))
+
+
+def _tensor_arg(param: Any, numbers: dict[Any, int]) -> TensorArg:
+    try:
+        shape = tuple(expression_text(d, numbers) for d in param.ty.shape)
+        strides = tuple(expression_text(s, numbers) for s in param.ty.strides)
+    except KeyError as missing:
+        raise ValueError(
+            f"argument '{param.name}': the value of symbol {missing.args[0].name} cannot be told from any input; "
+            "let it stand alone as a dimension or stride of an input tensor, or pass it as a scalar"
+        ) from None
+    return TensorArg(param.name, str(param.ty.dtype), shape, strides or None)

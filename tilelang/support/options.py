@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user may choose about one compilation. Public `pass_configs` keys are mapped to these fields in
+`jit/pass_config.py`.
+
+`None` means the compiler decides. The whole object is part of the kernel cache's key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CompileOptions"]
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Choices for passes, code generation and the toolchain."""
+
+    fast_math: bool = False  # approximate math functions and flush-to-zero
+    warp_specialize: bool | None = None  # producer and consumer warps
+    tma: bool = True  # may copies use the tensor memory accelerator
+    wgmma: bool = True
+    sync_threads: bool = True  # insert barriers between conflicting shared accesses
+    reuse_shared: bool = True  # buffers with disjoint lives share space
+    aggressive_shared_merge: bool = False
+    safe_memory_access: bool = True  # guard accesses that may leave a tensor
+    vectorize_256: bool = True
+    cp_async: bool = True
+    predicated_ldgstg: bool = True
+    loop_unswitching: bool = True
+    simplify: bool = True
+    index_bits: int | None = None
+    register_level: int | None = None  # ptxas --register-usage-level, 0 to 10
+    ptxas_verbose: bool = False
+    line_directives: bool = False
+    fp32x2_reduction: bool = False
+    layout_plot: bool = False  # draw inferred layouts
+    layout_plot_formats: str = ""
+    check_semantics: bool = True
+    check_races: bool = True
+    warn_out_of_bounds: bool = True
+    dump_ir: bool = False
+    dump_ir_dir: str = ""
+    device_flags: tuple[str, ...] = ()
