@@ -1,1 +1,172 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What tests of kernels need: seeds, skips by device, comparisons, and a main."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import operator
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tilelang.profiler.profiler import assert_close
+from tilelang.runtime import device
+
+__all__ = [
+    "main",
+    "process_func",
+    "regression",
+    "requires_cdna",
+    "requires_cuda",
+    "requires_cuda_compute_version",
+    "requires_cuda_compute_version_eq",
+    "requires_cuda_compute_version_ge",
+    "requires_cuda_compute_version_gt",
+    "requires_cuda_compute_version_le",
+    "requires_cuda_compute_version_lt",
+    "requires_llvm",
+    "requires_metal",
+    "requires_package",
+    "requires_rocm",
+    "set_random_seed",
+    "torch_assert_close",
+]
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "ge": operator.ge,
+    "gt": operator.gt,
+    "le": operator.le,
+    "lt": operator.lt,
+    "eq": operator.eq,
+}
+
+
+def main() -> None:
+    """Runs pytest on the calling file and ends the process with its status."""
+    import pytest
+
+    caller = inspect.stack()[1].filename
+    sys.exit(pytest.main([caller, *sys.argv[1:]]))
+
+
+def set_random_seed(seed: int = 42) -> None:
+    """Seeds Python, numpy and torch."""
+    import numpy
+    import torch
+
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def torch_assert_close(
+    tensor_a: Any,
+    tensor_b: Any,
+    rtol: float = 1e-2,
+    atol: float = 1e-3,
+    max_mismatched_ratio: float = 0.001,
+    verbose: bool = False,
+    equal_nan: bool = True,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    base_name: str = "LHS",
+    ref_name: str = "RHS",
+) -> bool:
+    """True where at most the given share of elements differ; raises `AssertionError` otherwise."""
+    if check_device and tensor_a.device != tensor_b.device:
+        raise AssertionError(f"{base_name} is on {tensor_a.device}, {ref_name} on {tensor_b.device}")
+    if check_dtype and tensor_a.dtype != tensor_b.dtype:
+        raise AssertionError(f"{base_name} has dtype {tensor_a.dtype}, {ref_name} {tensor_b.dtype}")
+    assert_close(tensor_a, tensor_b, atol, rtol, max_mismatched_ratio, f"{base_name} against {ref_name}")
+    return True
+
+
+def _skip_unless(condition: bool, reason: str) -> Callable[[Any], Any]:
+    import pytest
+
+    return pytest.mark.skipif(not condition, reason=reason)
+
+
+def _decorate(func: Any, condition: bool, reason: str) -> Any:
+    mark = _skip_unless(condition, reason)
+    return mark if func is None else mark(func)
+
+
+def requires_cuda(func: Any = None) -> Any:
+    """Skips where no CUDA device is present."""
+    return _decorate(func, device.device_count() > 0, device.why_no_device() or "needs a CUDA device")
+
+
+def requires_cuda_compute_version(major: int, minor: int = 0, mode: str = "ge") -> Callable[[Any], Any]:
+    """Skips where the device's compute capability does not compare as `mode` (ge, gt, le, lt, eq) with (major,
+    minor).
+    """
+    if mode not in _COMPARE:
+        raise ValueError(f"mode is one of {', '.join(_COMPARE)}, got {mode!r}")
+    present = device.compute_capability()
+    met = present is not None and _COMPARE[mode](present, (major, minor))
+    return _skip_unless(met, f"needs compute capability {mode} {major}.{minor}, present: {present or 'no device'}")
+
+
+def requires_cuda_compute_version_ge(major: int, minor: int = 0) -> Callable[[Any], Any]:
+    return requires_cuda_compute_version(major, minor, "ge")
+
+
+def requires_cuda_compute_version_gt(major: int, minor: int = 0) -> Callable[[Any], Any]:
+    return requires_cuda_compute_version(major, minor, "gt")
+
+
+def requires_cuda_compute_version_le(major: int, minor: int = 0) -> Callable[[Any], Any]:
+    return requires_cuda_compute_version(major, minor, "le")
+
+
+def requires_cuda_compute_version_lt(major: int, minor: int = 0) -> Callable[[Any], Any]:
+    return requires_cuda_compute_version(major, minor, "lt")
+
+
+def requires_cuda_compute_version_eq(major: int, minor: int = 0) -> Callable[[Any], Any]:
+    return requires_cuda_compute_version(major, minor, "eq")
+
+
+def requires_package(*names: str) -> Callable[[Any], Any]:
+    """Skips where one of the Python packages is absent."""
+    missing = [n for n in names if importlib.util.find_spec(n) is None]
+    return _skip_unless(not missing, f"needs {', '.join(missing)}")
+
+
+def requires_llvm(func: Any = None) -> Any:
+    return _decorate(func, True, "")
+
+
+def requires_rocm(func: Any = None) -> Any:
+    return _decorate(func, False, "AMD devices are not supported")
+
+
+def requires_metal(func: Any = None) -> Any:
+    return _decorate(func, False, "Metal devices are not supported")
+
+
+def requires_cdna(func: Any = None) -> Any:
+    return _decorate(func, False, "AMD devices are not supported")
+
+
+_RESULTS: dict[str, float] = {}
+
+
+def process_func(func: Callable[..., Any], name: str | None = None, *args: Any, **kwargs: Any) -> float:
+    """Runs a benchmark function that returns milliseconds, and keeps the figure under `name`."""
+    latency = float(func(*args, **kwargs))
+    _RESULTS[name or func.__name__] = latency
+    return latency
+
+
+def regression() -> dict[str, float]:
+    """Runs every `regression_*` function of the calling module; gives milliseconds by name."""
+    caller = sys._getframe(1).f_globals
+    for key, value in list(caller.items()):
+        if key.startswith("regression_") and callable(value):
+            result = value()
+            _RESULTS.setdefault(key, float(result) if isinstance(result, (int, float)) else float("nan"))
+    return dict(_RESULTS)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Input tensors for measuring and checking a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tilelang.runtime import dtypes
+from tilelang.runtime.arguments import ArgumentChecker
+from tilelang.runtime.signature import ScalarArg, Signature, TensorArg
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["TensorSupplyType", "make_inputs", "make_tensor"]
+
+
+class TensorSupplyType(Enum):
+    """What inputs hold. Auto: uniform in [-1, 1) for floating types, small integers for integer and 8-bit float
+    types.
+    """
+
+    Integer = 1
+    Uniform = 2
+    Normal = 3
+    Randn = 4
+    Zero = 5
+    One = 6
+    Auto = 7
+
+
+def make_tensor(shape: Sequence[int], dtype: str, supply: TensorSupplyType, device: Any) -> torch.Tensor:
+    """A tensor of a kernel's element type `dtype`, filled as `supply` says."""
+    import torch
+
+    carrier = dtypes.torch_dtype(dtype)
+    size = list(shape)
+    if size and dtypes.packing_of(dtype) > 1:
+        size[-1] = -(-size[-1] // dtypes.packing_of(dtype))
+    if supply is TensorSupplyType.Zero:
+        return torch.zeros(size, device=device).to(carrier)
+    if supply is TensorSupplyType.One:
+        return torch.ones(size, device=device).to(carrier)
+    wide = carrier.is_floating_point and dtypes.bits_of(dtype) > 8
+    if supply is TensorSupplyType.Auto:
+        supply = TensorSupplyType.Uniform if wide else TensorSupplyType.Integer
+    if supply is TensorSupplyType.Integer:
+        return _integers(size, dtype, device).to(carrier)
+    if supply is TensorSupplyType.Uniform:
+        return (torch.rand(size, device=device) * 2 - 1).to(carrier)
+    return torch.randn(size, device=device).to(carrier)
+
+
+def _integers(size: list[int], dtype: str, device: Any) -> torch.Tensor:
+    import torch
+
+    if dtype == "bool":
+        return torch.randint(0, 2, size, device=device)
+    low = 0 if dtype.startswith("uint") else -2
+    return torch.randint(low, 3, size, device=device)
+
+
+def make_inputs(
+    signature: Signature, supply: TensorSupplyType, device: Any, symbols: Mapping[str, int] | None = None
+) -> list[Any]:
+    """Inputs of a kernel in call order. Raises `ValueError` where a symbol or scalar has no value in `symbols`."""
+    known = dict(symbols or {})
+    for slot in signature.slots:
+        if slot.name not in known and slot.kind != "scalar":
+            raise ValueError(f"{signature.name}: give symbol {slot.name} a value, as {{{slot.name!r}: 1024}}")
+    checker = ArgumentChecker(signature, str(device))
+    values = [int(known.get(slot.name, 0)) for slot in signature.slots]
+    inputs: list[Any] = []
+    for i in signature.inputs:
+        spec = signature.args[i]
+        if isinstance(spec, ScalarArg):
+            if spec.name not in known:
+                raise ValueError(f"{signature.name}: scalar {spec.name} needs a value; pass the inputs yourself")
+            inputs.append(known[spec.name])
+            continue
+        inputs.append(_with_strides(make_tensor(checker.extents(i, values), spec.dtype, supply, device), spec))
+    return inputs
+
+
+def _with_strides(tensor: Any, spec: TensorArg) -> Any:
+    """Contiguous tensors do for symbolic strides; the check at the call says where constant ones differ."""
+    return tensor
