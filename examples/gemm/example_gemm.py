@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrix product C = A @ B in float16 or bfloat16 with float32 accumulation; either operand may be stored transposed.
 
-A block computes a block_M x block_N tile of C; `T.Pipelined` walks over K and keeps num_stages tiles of A and B in flight.
-Sizes need not be multiples of the tiles: what lies outside a tensor reads as 0 and is not written.
+A block computes a block_M x block_N tile of C; `T.Pipelined` walks over K and keeps num_stages tiles of A and B in
+flight. Sizes need not be multiples of the tiles: what lies outside a tensor reads as 0 and is not written.
 """
 
 from __future__ import annotations

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`autotune`, the decorator above `tilelang.jit`, and `AutoTuner`, the same search as an object.
+
+A tuned function is called like the jit function under it. Where the call sets none of the tunable parameters, the
+search picks them; where it sets any, it gets exactly what it asked for and nothing is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from tilelang.autotuner.inputs import get_autotune_inputs
+from tilelang.autotuner.measure import ProfileOptions
+from tilelang.autotuner.result import AutotuneResult
+from tilelang.autotuner.search import Problem, SearchOptions, search
+from tilelang.autotuner.space import resolve_configs, tunable_names
+from tilelang.jit import JITImpl
+
+__all__ = ["AutoTuner", "TunedJIT", "autotune"]
+
+_PROFILE_FIELDS = frozenset(f.name for f in fields(ProfileOptions))
+
+
+class TunedJIT:
+    """A jit function whose tunable parameters are searched. `result` is the last search's `AutotuneResult`."""
+
+    def __init__(self, impl: JITImpl, configs: Any, profile: ProfileOptions, options: SearchOptions) -> None:
+        self.impl = impl
+        self.configs = configs
+        self.profile = profile
+        self.options = options
+        self.result: AutotuneResult | None = None
+        self._results: dict[Any, AutotuneResult] = {}
+        self.__name__ = getattr(impl, "__name__", "tuned")
+        self.__doc__ = impl.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Lazy functions: the best kernel. Eager ones: the outputs, computed by it."""
+        if self._sets_tunables(args, kwargs):
+            return self.impl(*args, **kwargs)
+        result = self.tune(*args, **kwargs)
+        return self.impl(*args, **kwargs, **result.config) if self.impl.style == "eager" else result.kernel
+
+    def tune(self, *args: Any, **kwargs: Any) -> AutotuneResult:
+        """Search for these arguments, or find the search already made for them in this process."""
+        key = _memory_key(args, kwargs)
+        if key is None or key not in self._results:
+            configs = resolve_configs(self.configs, args, kwargs)
+            tunable_names(self.impl.signature, configs)
+            inputs = get_autotune_inputs()
+            if inputs is None and self.impl.style == "eager":
+                inputs = [a for a in args if hasattr(a, "data_ptr")] + [
+                    a for a in kwargs.values() if hasattr(a, "data_ptr")
+                ]
+            result = search(Problem(self.impl, args, kwargs), configs, self.profile, self.options, inputs)
+            if key is None:
+                self.result = result
+                return result
+            self._results[key] = result
+        self.result = self._results[key]
+        return self.result
+
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        """The best kernel for these arguments, or exactly the one asked for."""
+        return (
+            self.impl.compile(*args, **kwargs)
+            if self._sets_tunables(args, kwargs)
+            else self.tune(*args, **kwargs).kernel
+        )
+
+    def _sets_tunables(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        configs = resolve_configs(self.configs, args, kwargs)
+        tunable = tunable_names(self.impl.signature, configs)
+        return bool(tunable & set(self.impl.signature.bind_partial(*args, **kwargs).arguments))
+
+
+def _memory_key(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A hashable name of a call, or None. Tensors count by shape, strides and type."""
+
+    def one(value: Any) -> Any:
+        if hasattr(value, "data_ptr"):
+            return (tuple(value.shape), tuple(value.stride()), str(value.dtype), str(value.device))
+        if isinstance(value, (list, tuple)):
+            return tuple(one(v) for v in value)
+        if isinstance(value, dict):
+            return tuple(sorted((k, one(v)) for k, v in value.items()))
+        return value
+
+    key = (one(tuple(args)), one(dict(kwargs)))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def autotune(
+    *,
+    configs: Any,
+    warmup: float = 25,
+    rep: float = 100,
+    timeout: float = 100,
+    supply_type: Any = None,
+    ref_prog: Callable[..., Any] | None = None,
+    supply_prog: Callable[..., Any] | None = None,
+    rtol: float = 1e-2,
+    atol: float = 1e-2,
+    max_mismatched_ratio: float = 0.01,
+    skip_check: bool = False,
+    manual_check_prog: Callable[..., Any] | None = None,
+    cache_input_tensors: bool = False,
+    do_not_specialize: Sequence[str] | None = None,
+    early_stop: bool = False,
+    early_stop_factor: float = 2.0,
+    max_trials: int = 200,
+    num_workers: int | None = None,
+    seed: int = 0,
+) -> Callable[[JITImpl], TunedJIT]:
+    """Search over `configs` (dictionaries, or a function of the call's arguments that returns them).
+
+    Stands above `@tilelang.jit`. `warmup` and `rep` are ms, `timeout` seconds for one compilation. Spaces of more
+    than `max_trials` configurations are sampled by Bayesian optimisation. Without a GPU the ranking is a static
+    estimate. Raises ValueError for an empty list or a parameter that the function lacks, TypeError above anything but
+    a jit function.
+    """
+    profile = ProfileOptions(
+        warmup,
+        rep,
+        timeout,
+        supply_type,
+        ref_prog,
+        supply_prog,
+        rtol,
+        atol,
+        max_mismatched_ratio,
+        skip_check,
+        manual_check_prog,
+        cache_input_tensors,
+        do_not_specialize,
+        early_stop,
+        early_stop_factor,
+    )
+    if not callable(configs) and not list(configs):
+        raise ValueError("autotune needs at least one configuration")
+
+    def decorate(impl: JITImpl) -> TunedJIT:
+        if not isinstance(impl, JITImpl):
+            raise TypeError(f"autotune stands above @tilelang.jit, got {type(impl).__name__}")
+        if not callable(configs):
+            tunable_names(impl.signature, list(configs))
+        return TunedJIT(impl, configs, profile, SearchOptions(max_trials, num_workers, seed))
+
+    return decorate
+
+
+class AutoTuner:
+    """The search as an object: `AutoTuner.from_kernel(fn, configs).set_profile_args(...).run(...)`."""
+
+    def __init__(self, impl: JITImpl, configs: Any) -> None:
+        if not isinstance(impl, JITImpl):
+            raise TypeError(f"AutoTuner takes a @tilelang.jit function, got {type(impl).__name__}")
+        self._impl = impl
+        self._configs = configs
+        self._compile: dict[str, Any] = {}
+        self._profile: dict[str, Any] = {"timeout": 30}
+
+    @classmethod
+    def from_kernel(cls, kernel: JITImpl, configs: Any) -> AutoTuner:
+        """A tuner of a jit function whose parameters all have defaults or are set by the configurations."""
+        return cls(kernel, configs)
+
+    def set_compile_args(self, **options: Any) -> AutoTuner:
+        """Keyword arguments of `tilelang.jit` that replace the function's own."""
+        self._compile.update(options)
+        return self
+
+    def set_profile_args(self, **options: Any) -> AutoTuner:
+        """Fields of `ProfileOptions`: supply_type, ref_prog, supply_prog, rtol, atol, ... TypeError for others."""
+        unknown = sorted(set(options) - _PROFILE_FIELDS)
+        if unknown:
+            raise TypeError(f"unknown profile arguments {unknown}; there are {sorted(_PROFILE_FIELDS)}")
+        self._profile.update(options)
+        return self
+
+    def run(self, warmup: float = 25, rep: float = 100, timeout: float = 180, **options: Any) -> AutotuneResult:
+        """Search; `options` are max_trials, num_workers and seed."""
+        impl = self._impl.with_options(**self._compile) if self._compile else self._impl
+        profile = ProfileOptions(**{**self._profile, "warmup": warmup, "rep": rep, "timeout": timeout})
+        configs = resolve_configs(self._configs, (), {})
+        tunable_names(impl.signature, configs)
+        return search(Problem(impl, (), {}), configs, profile, SearchOptions(**options), get_autotune_inputs())

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands. Each is a few lines: find the program, call the room that knows, print what it says.
+
+A user's mistake ends the command with its text and status 1; status 2 is a command line that makes no sense.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tilelang.cli.program import BadCommand, load_object, load_program, parse_settings
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Compile, look into, run and check tile programs.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Where = Annotated[str, typer.Argument(metavar="FILE.py:FACTORY", help="the jit function, factory or program to take")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="an argument of the factory; repeat it")
+]
+Target = Annotated[str, typer.Option(help="cuda, cuda:sm_90a, cpu or sim")]
+
+
+class Emit(str, Enum):
+    """What `compile` prints."""
+
+    TIR = "tir"
+    LAID_OUT = "laid-out"
+    SCHEDULED = "scheduled"
+    DEVICE = "device"
+    CUDA = "cuda"
+    PTX = "ptx"
+    CUBIN = "cubin"
+    SASS = "sass"
+
+
+_LEVELS = frozenset({Emit.TIR, Emit.LAID_OUT, Emit.SCHEDULED, Emit.DEVICE})
+
+
+def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """User errors as their text alone: a traceback through the compiler helps nobody."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        from tilelang.support.errors import UserError
+
+        try:
+            command(*args, **kwargs)
+        except BadCommand as error:
+            typer.echo(f"tilelang: {error}", err=True)
+            raise typer.Exit(2) from None
+        except UserError as error:
+            typer.echo(error.render(), err=True)
+            raise typer.Exit(1) from None
+
+    return run
+
+
+def _target(text: str) -> str:
+    """`cuda:sm_90a` as the compiler spells it."""
+    kind, colon, arch = text.partition(":")
+    return f"{kind} -arch={arch}" if colon else text
+
+
+def _arch(target: str) -> Any:
+    from tilelang.jit.target import resolve_target
+
+    resolved = resolve_target(_target(target))
+    if not resolved.arch:
+        raise BadCommand(f"target {target} has no GPU architecture; say cuda:sm_90a")
+    return resolved.arch
+
+
+@app.command(name="compile")
+@_reports_errors
+def compile_command(
+    where: Where,
+    settings: Settings = None,
+    target: Target = "cuda:sm_90a",
+    emit: Annotated[Emit, typer.Option(help="the level to print")] = Emit.CUDA,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="write there instead of the terminal")] = None,
+) -> None:
+    """Print a program at one level, from the tile program to machine code."""
+    from tilelang.cli.emit import emit_level, emit_text
+
+    program = load_program(where, settings or [])
+    if emit is Emit.CUBIN:
+        if output is None:
+            raise BadCommand("a cubin is binary: give --output FILE")
+        from tilelang.cli.emit import cubin
+
+        output.write_bytes(cubin(program, _target(target)))
+        return
+    text = (
+        emit_level(program, _arch(target), emit.value)
+        if emit in _LEVELS
+        else emit_text(program, _target(target), emit.value)
+    )
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text)
+
+
+@app.command()
+@_reports_errors
+def inspect(where: Where, settings: Settings = None, target: Target = "cuda:sm_90a") -> None:
+    """Show layouts, pipeline, instructions, resources, and why nothing faster was taken."""
+    from tilelang.tools.report import inspect_program
+    from tilelang.tools.resources import resources_of
+
+    program = load_program(where, settings or [])
+    typer.echo(inspect_program(program, _arch(target)).text())
+    typer.echo("")
+    typer.echo(resources_of(program, _target(target)))
+
+
+@app.command()
+@_reports_errors
+def run(
+    where: Annotated[str, typer.Argument(metavar="FILE.py[:FACTORY]")],
+    settings: Settings = None,
+    target: Annotated[str | None, typer.Option(help="cuda, cpu or sim; the best there is if left out")] = None,
+) -> None:
+    """Compile, call on random inputs and time. A FILE.py without FACTORY runs as a script."""
+    if ":" not in where:
+        import runpy
+
+        if not Path(where).is_file():
+            raise BadCommand(f"no such file: {where}")
+        sys.argv = [where]
+        sys.path.insert(0, str(Path(where).parent.resolve()))
+        runpy.run_path(where, run_name="__main__")
+        return
+    from tilelang.cli.execute import run_kernel
+
+    for line in run_kernel(_kernel(where, settings, target)):
+        typer.echo(line)
+
+
+@app.command()
+@_reports_errors
+def check(
+    where: Where,
+    settings: Settings = None,
+    target: Annotated[str, typer.Option(help="cuda or sim")] = "sim",
+) -> None:
+    """Compare the target's results with the meaning of the tile program, run on the CPU."""
+    from tilelang.cli.execute import compare
+
+    agree, lines = compare(_kernel(where, settings, "cpu"), _kernel(where, settings, target))
+    for line in lines:
+        typer.echo(line)
+    if not agree:
+        raise typer.Exit(1)
+
+
+def _kernel(where: str, settings: list[str] | None, target: str | None) -> Any:
+    """The kernel of a program for a target; the factory's own out_idx counts."""
+    import tilelang
+
+    found = load_object(where)
+    impl = getattr(found, "impl", found)
+    if hasattr(impl, "with_options"):
+        options = {} if target is None else {"target": _target(target)}
+        return impl.with_options(**options).compile(**parse_settings(settings or []))
+    return tilelang.compile(load_program(where, settings or []), target=None if target is None else _target(target))
+
+
+@app.command()
+def explain(code: Annotated[str, typer.Argument(metavar="CODE", help="as TL1001")]) -> None:
+    """Say what an error code means and what to write instead."""
+    from tilelang.tools.errors import describe_error, known_codes
+
+    text = describe_error(code.upper())
+    if text is None:
+        typer.echo(f"tilelang: no error {code}; there are {', '.join(known_codes())}", err=True)
+        raise typer.Exit(2)
+    typer.echo(text)
+
+
+@app.command()
+def env() -> None:
+    """Show versions, the device, the toolchain and the environment variables with their values."""
+    from tilelang.tools.environment import describe_environment
+
+    for line in describe_environment():
+        typer.echo(line)
+
+
+@app.command()
+def passes() -> None:
+    """List the passes in the order they run, with what each does."""
+    from tilelang.tools.passes import describe_passes
+
+    for line in describe_passes():
+        typer.echo(line)
+
+
+@app.command()
+@_reports_errors
+def layout(
+    where: Where,
+    buffer: Annotated[str, typer.Argument(help="the buffer to draw")],
+    settings: Settings = None,
+    target: Target = "cuda:sm_90a",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="draw there (.png, .svg or .pdf)")] = None,
+) -> None:
+    """Show where every element of a buffer lives."""
+    from tilelang.tools.plot import layout_table, plot_layout
+    from tilelang.tools.report import inspect_program
+
+    buffers = {
+        b.name: b for b in inspect_program(load_program(where, settings or []), _arch(target)).buffers if b.layout
+    }
+    if buffer not in buffers:
+        raise BadCommand(f"no buffer {buffer} with a layout; there are {', '.join(buffers)}")
+    from tilelang.layout import loads
+
+    found = loads(buffers[buffer].layout)
+    if output is None:
+        typer.echo(buffers[buffer].layout)
+        typer.echo(layout_table(found))
+    else:
+        plot_layout(found, str(output.parent), output.stem, formats=output.suffix.lstrip("."))

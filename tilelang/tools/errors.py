@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error catalogue for people: `tilelang explain CODE` and docs/errors.md are made here.
+
+An entry is known once the module that defines it is loaded, so the whole package is loaded first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+from tilelang.support.errors import CATALOGUE, UserError, catalogue
+
+__all__ = ["describe_error", "errors_page", "known_codes"]
+
+_ROOMS = {
+    "1": "Language",
+    "2": "Front end",
+    "3": "IR",
+    "4": "Layouts and analysis",
+    "5": "Transformations",
+    "6": "Code generation",
+    "7": "Compilation and running",
+    "8": "Autotuning",
+    "9": "Toolchain",
+}
+
+
+def _load_all() -> None:
+    import tilelang
+
+    for module in pkgutil.walk_packages(tilelang.__path__, "tilelang."):
+        if module.name.split(".")[-1] in ("errors", "diagnostics") or module.name.startswith("tilelang.support"):
+            importlib.import_module(module.name)
+
+
+def known_codes() -> list[str]:
+    """Every code of the catalogue."""
+    _load_all()
+    return sorted(CATALOGUE)
+
+
+def describe_error(code: str) -> str | None:
+    """What `code` means and what to write instead, or None for a code that does not exist."""
+    _load_all()
+    entry = CATALOGUE.get(code)
+    if entry is None:
+        return None
+    lines = [f"{code}: {entry.message}"]
+    reason = inspect.cleandoc(entry.__doc__) if entry.__doc__ and entry.__doc__ != UserError.__doc__ else ""
+    if reason:
+        lines += ["", reason]
+    if entry.help:
+        lines += ["", f"help: {entry.help}"]
+    return "\n".join(lines)
+
+
+def errors_page() -> str:
+    """docs/errors.md."""
+    _load_all()
+    lines = [
+        "# Errors",
+        "",
+        "Generated from the catalogue by `make docs`. Words in braces are filled in with the values of your program.",
+    ]
+    room = ""
+    for entry in catalogue():
+        digit = entry.code[2:3]
+        if digit != room:
+            room = digit
+            lines += ["", f"## {_ROOMS.get(digit, 'Other')}"]
+        lines += ["", f"### {entry.code}", "", entry.message]
+        if entry.help:
+            lines += ["", f"Help: {entry.help}"]
+    return "\n".join(lines) + "\n"

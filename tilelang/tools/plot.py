@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of layouts: where each element of a tile lives.
+
+A fragment is drawn as a table of `thread:register`, a shared tile by its addresses. `layout_table` is the same as
+text for a terminal.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["layout_table", "plot_layout"]
+
+_MAX_CELLS = 32  # rows and columns of a text table; the rest follows the same pattern
+
+
+def _cells(layout: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(text, group number) of every element of a layout as 2-D arrays: higher dimensions are flattened into rows."""
+    places = {axis: values[..., 0] for axis, values in layout.arrays.items()}
+    first = next(iter(places.values()))
+    shape = (1, first.shape[0]) if first.ndim == 1 else (int(np.prod(first.shape[:-1])), first.shape[-1])
+    if "thread" in places:
+        thread, reg = places["thread"].reshape(shape), places["reg"].reshape(shape)
+        text = np.char.add(np.char.add(thread.astype(str), ":"), reg.astype(str))
+        return text, thread
+    addr = places["addr"].reshape(shape)
+    return addr.astype(str), addr % shape[1]
+
+
+def layout_table(layout: Any) -> str:
+    """The first rows and columns as text: `thread:register`, or the address in elements."""
+    text, _ = _cells(layout)
+    part = text[:_MAX_CELLS, :_MAX_CELLS]
+    width = max(len(cell) for cell in part.flat)
+    lines = [" ".join(f"{cell:>{width}s}" for cell in row) for row in part]
+    if part.shape != text.shape:
+        lines.append(f"(the first {part.shape[0]} x {part.shape[1]} of {text.shape[0]} x {text.shape[1]})")
+    return "\n".join(lines)
+
+
+def plot_layout(
+    layout: Any, save_directory: str = ".", name: str = "layout", formats: str | list[str] = "png"
+) -> list[Path]:
+    """Draw a layout, one file a format; returns the paths. Needs matplotlib (`pip install tilelang[inspect]`)."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    text, group = _cells(layout)
+    rows, columns = text.shape
+    figure, axes = plt.subplots(figsize=(max(4.0, 0.35 * columns), max(2.0, 0.22 * rows)))
+    axes.imshow(group % 32, cmap="tab20", aspect="auto", alpha=0.6)
+    if rows * columns <= 4096:  # more text than that is unreadable, and slow to draw
+        for i in range(rows):
+            for j in range(columns):
+                axes.text(j, i, text[i, j], ha="center", va="center", fontsize=5)
+    axes.set_xlabel("column")
+    axes.set_ylabel("row")
+    axes.set_title(f"{name}: {'thread:register' if 'thread' in layout.axes else 'address in elements'}")
+    folder = Path(save_directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for suffix in [formats] if isinstance(formats, str) else formats:
+        paths.append(folder / f"{name}.{suffix}")
+        figure.savefig(paths[-1], bbox_inches="tight", dpi=150)
+    plt.close(figure)
+    return paths

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the compiler decided about a tile program, as data and as text: `tilelang inspect` shows it.
+
+`inspect_program` lowers a program level by level and reads the decisions off the IR: the layout of every buffer, the
+instruction of every copy and gemm, the roles and stages of every pipeline, and the notes of the passes, which say why a
+faster way was not taken. What only the assembler knows (registers, spills) comes from `tilelang.tools.resources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.ir.attrs import GLOBAL, LAYOUT, NUM_STAGES, ROLE
+from tilelang.ir.stmts import as_list, const_int, dtype_of, shape_of, walk_list
+from tilelang.ir.tile_ops import TileOp
+from tilelang.layout import loads
+from tilelang.support.diagnostics import SourceSpan
+
+__all__ = ["BufferFact", "OpFact", "PipelineFact", "Report", "inspect_program"]
+
+# The ops that have a choice of instruction, with the attribute that holds it.
+_INSTRUCTION = {"copy": "via", "gemm": "inst"}
+
+
+@dataclass(frozen=True)
+class BufferFact:
+    """An on-chip buffer with its layout text ("" where it has none)."""
+
+    name: str
+    scope: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+
+    def describe(self) -> str:
+        """The layout in words: registers and threads of a fragment, swizzle of a shared tile."""
+        if not self.layout:
+            return ""
+        found = loads(self.layout)
+        if "thread" in found.axes:
+            copies = f", in {found.replication} replicas" if found.replication > 1 else ""
+            return f"{found.span('reg')} registers in each of {found.span('thread')} threads{copies}"
+        swizzle = getattr(found, "swizzle", None)
+        return "row-major" if swizzle is None else f"swizzled ({swizzle})"
+
+
+@dataclass(frozen=True)
+class OpFact:
+    """A copy or gemm: where it stands, its operands in words, and the instruction it takes."""
+
+    line: int
+    name: str
+    what: str
+    instruction: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class PipelineFact:
+    """A pipelined loop: its line and the stages asked for."""
+
+    line: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything `inspect` says that needs no assembler."""
+
+    launch: tuple[tuple[str, str], ...]
+    buffers: tuple[BufferFact, ...]
+    ops: tuple[OpFact, ...]
+    pipelines: tuple[PipelineFact, ...]
+    versions: tuple[tuple[str, int], ...]  # shared buffers kept in several versions
+    roles: tuple[str, ...]
+    shared_bytes: int
+    notes: tuple[str, ...]
+
+    def text(self) -> str:
+        """The report for a terminal."""
+        lines = ["launch: " + ", ".join(f"{axis} = {extent}" for axis, extent in self.launch)]
+        lines.append(f"shared memory: {self.shared_bytes} bytes")
+        lines.append("")
+        lines.append("buffers")
+        width = max((len(b.name) for b in self.buffers), default=0)
+        for b in self.buffers:
+            shape = "x".join(map(str, b.shape))
+            lines.append(f"  {b.name:{width}s}  {b.scope:14s} {shape:>9s} {b.dtype:9s} {b.describe()}".rstrip())
+            if b.layout and len(b.layout) < 200:
+                lines.append(f"  {'':{width}s}  {b.layout}")
+        lines.append("")
+        lines.append("copies and products")
+        for op in self.ops:
+            lines.append(f"  line {op.line:<4d} {op.instruction:10s} {op.what}")
+        lines.append("")
+        lines.append("pipelines" if self.pipelines else "pipelines: none")
+        for p in self.pipelines:
+            lines.append(f"  line {p.line:<4d} num_stages = {p.stages}")
+        lines += [f"  {name} is kept in {count} versions" for name, count in self.versions]
+        if self.roles:
+            lines.append(f"  roles: {', '.join(self.roles)}")
+        if self.notes:
+            lines += ["", "why not faster", *(f"  {note}" for note in self.notes)]
+        return "\n".join(lines)
+
+
+def inspect_program(func: Any, arch: Any) -> Report:
+    """The decisions about `func` for `arch` (a `tilelang.target.arch.Arch` or its name, as sm_90a)."""
+    from tilelang.transform.pipeline import lower
+
+    notes: list[str] = []
+    laid_out = lower(func, arch, stop_after="laid-out", notes=notes)
+    scheduled = lower(func, arch, stop_after="scheduled")
+    device = lower(func, arch, stop_after="device")
+    buffers = tuple(_buffers(laid_out))
+    before = {b.name: b.shape for b in buffers}
+    versions = tuple(
+        (b.name, b.shape[0])
+        for b in _buffers(scheduled)
+        if b.name in before and len(b.shape) == len(before[b.name]) + 1 and b.shape[0] > 1
+    )
+    return Report(
+        launch=tuple(_launch(scheduled)),
+        buffers=buffers,
+        ops=tuple(_ops(laid_out)),
+        pipelines=tuple(_pipelines(func)),
+        versions=versions,
+        roles=tuple(dict.fromkeys(_roles(scheduled))),
+        shared_bytes=sum(_bytes(s.buffer) for s in _allocs(device) if s.buffer.ty.storage_scope.startswith("shared")),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _statements(func: Any) -> Iterator[Any]:
+    return walk_list(as_list(func.body))
+
+
+def _allocs(func: Any) -> Iterator[Any]:
+    return (s for s in _statements(func) if type(s).__name__ == "AllocBuffer")
+
+
+def _bytes(buffer: Any) -> int:
+    import math
+
+    import tvm
+
+    return math.prod(shape_of(buffer)) * tvm.DataType(dtype_of(buffer)).bits // 8
+
+
+def _buffers(func: Any) -> Iterator[BufferFact]:
+    for stmt in _allocs(func):
+        layout = str(stmt.annotations[LAYOUT]) if LAYOUT in stmt.annotations else ""
+        yield BufferFact(
+            stmt.buffer.name, str(stmt.buffer.ty.storage_scope), shape_of(stmt.buffer), dtype_of(stmt.buffer), layout
+        )
+
+
+def _launch(func: Any) -> Iterator[tuple[str, str]]:
+    for stmt in _statements(func):
+        if type(stmt).__name__ == "AttrStmt" and stmt.attr_key == "thread_extent":
+            value = const_int(stmt.value)
+            yield str(stmt.node.thread_tag), str(stmt.value if value is None else value)
+
+
+def _ops(func: Any) -> Iterator[OpFact]:
+    for stmt in _statements(func):
+        op = TileOp.from_stmt(stmt)
+        if op is None or op.name not in _INSTRUCTION:
+            continue
+        span = SourceSpan.of(op.span)
+        regions = [_region(op[name]) for name in op.row.operands if hasattr(op[name], "region")]
+        what = f"{regions[0]} -> {regions[1]}" if op.name == "copy" else f"{regions[0]} @ {regions[1]} -> {regions[2]}"
+        source = span.source_line().strip() if span is not None else ""
+        yield OpFact(span.line if span is not None else 0, op.name, what, str(op.attrs[_INSTRUCTION[op.name]]), source)
+
+
+def _region(region: Any) -> str:
+    buffer = region.source
+    extents = [const_int(r.extent) for r in region.region]
+    if buffer.ty.storage_scope != GLOBAL:
+        return buffer.name
+    return f"{buffer.name}[{'x'.join('?' if e is None else str(e) for e in extents)}]"
+
+
+def _pipelines(func: Any) -> Iterator[PipelineFact]:
+    for stmt in _statements(func):
+        if type(stmt).__name__ == "For" and NUM_STAGES in stmt.annotations:
+            span = SourceSpan.of(stmt.span)
+            yield PipelineFact(span.line if span is not None else 0, int(stmt.annotations[NUM_STAGES]))
+
+
+def _roles(func: Any) -> Iterator[str]:
+    for stmt in _statements(func):
+        if type(stmt).__name__ == "AttrStmt" and stmt.attr_key == ROLE:
+            yield str(getattr(stmt.value, "value", stmt.value))
