@@ -14,6 +14,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
+from tilelang.ir.attrs import ROLE
+
 __all__ = [
     "Kernel",
     "as_list",
@@ -21,6 +23,7 @@ __all__ = [
     "bodies",
     "buffers_in",
     "const_int",
+    "consumer_list",
     "dtype_of",
     "is_uniform_loop",
     "kernel_of",
@@ -230,3 +233,11 @@ def map_kernels(func: Any, fn: Callable[[Kernel], Kernel]) -> Any:
         return out
 
     return func.with_body(as_stmt(visit(as_list(func.body))))
+
+
+def consumer_list(stmts: list[Stmt]) -> list[Stmt]:
+    """The statements of the threads that compute: the consumer arm of a specialised kernel, else the list itself."""
+    for stmt in walk_list(stmts):
+        if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE and str(stmt.value.value) == "consumer":
+            return as_list(stmt.body)
+    return stmts

@@ -72,6 +72,7 @@ _ROWS = (
             "inst": "",  # fact of plan_gemms: "" | wgmma | mma | fma
             "warps_m": 0,  # fact: warps (mma) or warpgroups (wgmma) along M
             "warps_n": 0,
+            "sync": True,  # fact of schedule_gemms: False = issued only, a wait_gemm retires it
         },
         "c = (clear ? 0 : c) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. Accumulates in c's dtype.",
     ),
@@ -99,6 +100,31 @@ _ROWS = (
         "pins the layout of a buffer: `layout` is tilelang.layout text (Layout.dumps())",
     ),
     TileOpRow("use_swizzle", {}, {"panel": 0, "order": "row"}, "rasterise the grid in panels for L2 reuse"),
+    # Level 3, written by the scheduling passes.
+    TileOpRow(
+        "tma_load",
+        {"src": _R, "dst": _W, "barrier": _V},
+        {"eviction_policy": ""},
+        "one thread starts the transfer; its bytes complete on the mbarrier element `barrier`",
+    ),
+    TileOpRow(
+        "acquire",
+        {"barrier": _V, "parity": _V},
+        {"buffers": ""},
+        "wait until the loads of `buffers` (names, comma separated) have landed",
+    ),
+    TileOpRow(
+        "release",
+        {"barrier": _V},
+        {"buffers": ""},
+        "one arrival a warp: this warp no longer reads `buffers`",
+    ),
+    TileOpRow(
+        "wait_gemm",
+        {},
+        {"pending": 0, "buffers": ""},
+        "wait until at most `pending` issued gemms are open; `buffers` names the fragments they held",
+    ),
     TileOpRow("sync_threads", {}, {}, "block-wide barrier asked for by the user"),
 )
 

@@ -17,6 +17,8 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.copies import bits_of, tile_extents, tma_obstacle
+from tilelang.analysis.effects import written_in
+from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, NUM_STAGES, SHARED_DYN, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
@@ -30,18 +32,6 @@ def plan_copies(func: Any, arch: Arch, notes: list[str] | None = None) -> Any:
     return map_kernels(func, lambda kernel: _Planner(kernel, arch, notes if notes is not None else []).run())
 
 
-def written_tensors(kernel: Kernel) -> set[Any]:
-    """Global buffers that the kernel stores to."""
-    out: set[Any] = set()
-    for stmt in walk_list(kernel.body):
-        if isinstance(stmt, tirx.BufferStore) and stmt.buffer.ty.storage_scope == GLOBAL:
-            out.add(stmt.buffer)
-        op = TileOp.from_stmt(stmt)
-        if op is not None:
-            out |= {r.source for r in op.writes if r.source.ty.storage_scope == GLOBAL}
-    return out
-
-
 @dataclass
 class _Planner:
     kernel: Kernel
@@ -50,40 +40,56 @@ class _Planner:
     staging: list[Any] = field(default_factory=list)
 
     def run(self) -> Kernel:
-        self.written = written_tensors(self.kernel)
+        self.written = {b for b in written_in(self.kernel.body) if b.ty.storage_scope == GLOBAL}
         ops = [TileOp.from_stmt(s) for s in walk_list(self.kernel.body)]
         self.has_mma = any(op is not None and op.name == "gemm" and op.attrs["inst"] in ("wgmma", "mma") for op in ops)
+        self.obstacles = self.find_loads()
         body = self.plan(self.kernel.body, pipelined=False)
         return self.kernel.with_body([*self.staging, *body])
+
+    def find_loads(self) -> dict[Any, str | None]:
+        """For every copy from global to shared memory: why it is not a TMA load by the producer, or None."""
+        out: dict[Any, str | None] = {}
+        pipelined = False
+        for site in load_sites(self.kernel.body):
+            op = TileOp.from_stmt(site.stmt)
+            if op is None or op.name != "copy" or not _is_load(op):
+                continue
+            why = tma_obstacle(op, self.written) if self.arch.tma else f"{self.arch.name} has no copy engine"
+            why = why or producer_obstacle(site, op["dst"].source, op["src"].source, self.kernel)
+            out[site.stmt] = why
+            pipelined |= why is None and any(_stages(s) > 0 for s in site.path)
+        if not pipelined:  # a producer pays only when it can run ahead in a loop
+            out = {k: v or "no pipelined loop loads by TMA" for k, v in out.items()}
+        return out
 
     def plan(self, stmts: list[Any], pipelined: bool) -> list[Any]:
         out: list[Any] = []
         for stmt in stmts:
             op = TileOp.from_stmt(stmt)
             if op is not None and op.name == "copy":
-                out += self.plan_copy(op, pipelined)
+                out += self.plan_copy(stmt, op, pipelined)
                 continue
             inner = bodies(stmt)
-            here = isinstance(stmt, tirx.For) and int(stmt.annotations.get(NUM_STAGES, 0)) > 0
-            new = [self.plan(b, here if isinstance(stmt, tirx.For) else pipelined) for b in inner]
-            out.append(with_bodies(stmt, new) if inner else stmt)
+            here = _stages(stmt) > 0 if isinstance(stmt, tirx.For) else pipelined
+            out.append(with_bodies(stmt, [self.plan(b, here) for b in inner]) if inner else stmt)
         return out
 
-    def plan_copy(self, op: TileOp, pipelined: bool) -> list[Any]:
+    def plan_copy(self, stmt: Any, op: TileOp, pipelined: bool) -> list[Any]:
         src, dst = op["src"].source, op["dst"].source
         scopes = (src.ty.storage_scope, dst.ty.storage_scope)
         if scopes == (FRAGMENT, GLOBAL):
-            staged = self.stage_store(op)
-            if staged:
-                return staged
-        obstacle = tma_obstacle(op, self.written) if self.arch.tma else f"{self.arch.name} has no copy engine"
+            return self.stage_store(op) or [_with_via(op, "loop")]
+        if scopes[0] in SHARED_SCOPES and scopes[1] == GLOBAL:
+            bad = tma_obstacle(op, self.written) if self.arch.tma else "no copy engine"
+            return [_with_via(op, "loop" if bad else "tma_store")]
+        if not _is_load(op):
+            return [_with_via(op, "loop")]
+        obstacle = self.obstacles[stmt]
         if obstacle is None:
-            return [_with_via(op, "tma_load" if scopes[0] == GLOBAL else "tma_store")]
-        if scopes[0] == GLOBAL and scopes[1] in SHARED_SCOPES:
-            self.notes.append(f"{_place(op)}copy of {src.name} to {dst.name} does not use TMA: {obstacle}")
-            if pipelined and self.can_cp_async(op):
-                return [_with_via(op, "cp_async")]
-        return [_with_via(op, "loop")]
+            return [_with_via(op, "tma_load")]
+        self.notes.append(f"{_place(op)}copy of {src.name} to {dst.name} does not use TMA: {obstacle}")
+        return [_with_via(op, "cp_async" if pipelined and self.can_cp_async(op) else "loop")]
 
     def can_cp_async(self, op: TileOp) -> bool:
         return (
@@ -113,6 +119,15 @@ class _Planner:
         cast = tirx.decl_buffer(extents, dtype, f"{name}_cast", scope=FRAGMENT, layout=None)
         self.staging.append(tirx.AllocBuffer(cast, span=op.span))
         return [_copy(src, region_of(cast), "loop", op), _copy(region_of(cast), region_of(stage), "stmatrix", op), store]
+
+
+def _is_load(op: TileOp) -> bool:
+    return op["src"].source.ty.storage_scope == GLOBAL and op["dst"].source.ty.storage_scope in SHARED_SCOPES
+
+
+def _stages(stmt: Any) -> int:
+    """Pipeline stages asked for on a loop (0 for anything else)."""
+    return int(stmt.annotations.get(NUM_STAGES, 0)) if isinstance(stmt, tirx.For) else 0
 
 
 def _place(op: TileOp) -> str:

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which values differ between the threads of a block.
+
+A barrier may stand only where all threads arrive together, so branches on such values are divergent. Loads from shared and
+global memory at uniform addresses are uniform; registers are uniform only when everything stored to them is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from tilelang.ir.attrs import FRAGMENT, LOCAL, VAR
+from tilelang.ir.stmts import Kernel, bodies, walk_list
+
+__all__ = ["Divergence"]
+
+
+
+class Divergence:
+    """Thread-dependent Vars and register buffers of a kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.varying: set[Any] = {iv.var for iv, _ in kernel.axes if iv.thread_tag.startswith("threadIdx")}
+        size = -1
+        while size != len(self.varying):
+            size = len(self.varying)
+            self._pass(kernel.body, under=False)
+
+    def _pass(self, stmts: list[Any], under: bool) -> None:
+        for stmt in stmts:
+            if isinstance(stmt, tirx.Bind) and self.expr(stmt.value):
+                self.varying.add(stmt.var)
+            elif isinstance(stmt, tirx.BufferStore):
+                if stmt.buffer.ty.storage_scope in (LOCAL, VAR) and (under or self.expr(stmt.value)):
+                    self.varying.add(stmt.buffer)
+            deeper = under or self.stmt(stmt)
+            if isinstance(stmt, tirx.For) and (stmt.kind == tirx.ForKind.PARALLEL or deeper):
+                self.varying.add(stmt.loop_var)
+                deeper = deeper or stmt.kind == tirx.ForKind.PARALLEL
+            for body in bodies(stmt):
+                self._pass(body, deeper)
+
+    def expr(self, expr: Any) -> bool:
+        """May the expression differ between threads?"""
+        found: list[Any] = []
+
+        def load(n: Any) -> None:
+            if n.source.ty.storage_scope == FRAGMENT:
+                found.append(n)
+
+        def var(v: Any) -> None:
+            if v in self.varying:
+                found.append(v)
+
+        tvm_ffi.structural_walk(expr, [(ir.TensorLoad, load)])
+        tvm_ffi.structural_walk(expr, [(ir.Var, var)])
+        return bool(found)
+
+    def stmt(self, stmt: Any) -> bool:
+        """Do threads disagree on the way through this statement?"""
+        if isinstance(stmt, tirx.IfThenElse | tirx.While):
+            return self.expr(stmt.condition)
+        if isinstance(stmt, tirx.For):
+            return self.expr(stmt.min) or self.expr(stmt.extent)
+        return False
+
+    def any_in(self, stmts: list[Any]) -> bool:
+        """Is there a divergent branch or loop among the statements?"""
+        return any(self.stmt(s) for s in walk_list(stmts))

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes found while a tile program is scheduled and lowered (catalogue codes TL5xxx)."""
+
+from __future__ import annotations
+
+from tilelang.support.errors import UserError
+
+__all__ = ["BarrierInDivergentCode", "SharedMemoryExceeded", "UnsupportedOperand"]
+
+
+class BarrierInDivergentCode(UserError):
+    code = "TL5001"
+    message = "a block barrier is needed between two accesses to {buffer} inside a branch that not all threads take"
+    help = "move one of the accesses out of the branch, or let all threads take it and guard the single elements"
+
+
+class SharedMemoryExceeded(UserError):
+    code = "TL5002"
+    message = "the kernel needs {needed} bytes of shared memory; a block of {arch} has {limit}:\n{arithmetic}"
+    help = "use smaller tiles or fewer pipeline stages"
+
+
+class UnsupportedOperand(UserError):
+    code = "TL5003"
+    message = "{op} cannot take {buffer}: {why}"
+    help = "{fix}"

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies on the bulk copy engine: one tensor-map transfer for each box of the shared tile.
+
+The shared tile is a stack of boxes (layout/swizzle.py); box (r, c) of a tile at (row, col) of the tensor moves by one
+instruction. Elements outside the tensor read as 0 and are not stored, so no predicates are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.analysis.copies import bits_of, global_strides
+from tilelang.ir.device_ops import device_op
+from tilelang.ir.stmts import as_stmt, const_int, dtype_of
+from tilelang.ir.tensor_map import TensorMapSpec, tensor_map
+from tilelang.ir.tile_ops import TileOp
+from tilelang.layout import SharedTile, shared_tile_of
+from tilelang.transform.errors import UnsupportedOperand
+from tilelang.transform.lower.context import LowerContext
+
+__all__ = ["TensorMaps", "lower_tma_load", "lower_tma_store"]
+
+L2_SECTOR_BYTES = 128
+POLICIES = {"evict_first": "l2_evict_first", "evict_last": "l2_evict_last", "evict_normal": ""}
+
+
+@dataclass
+class TensorMaps:
+    """The tensor maps of a launch, shared between copies of the same box; `statements` define them on the host."""
+
+    found: dict[Any, Any] = field(default_factory=dict)
+    statements: list[Any] = field(default_factory=list)
+
+    def get(self, buffer: Any, box: tuple[int, ...], swizzle: int) -> Any:
+        """The map of `buffer` (fastest dimension first in `box`) as an operand of device ops."""
+        key = (buffer, box, swizzle)
+        if key not in self.found:
+            bits = bits_of(buffer)
+            strides = [_bytes(s, bits) for s in reversed(global_strides(buffer)[:-1])]
+            dims = tuple(reversed(list(buffer.ty.shape)))
+            spec = TensorMapSpec(buffer, dtype_of(buffer), dims, tuple(strides), box, swizzle, L2_SECTOR_BYTES)
+            var, stmts = tensor_map(f"{buffer.name}_map{len(self.found)}", spec)
+            self.found[key] = var
+            self.statements += stmts
+        return tirx.address_of(self.found[key])
+
+
+def _bytes(stride: Any, bits: int) -> Any:
+    value = const_int(stride)
+    return value * bits // 8 if value is not None else tirx.Cast("int64", stride) * tirx.IntImm("int64", bits) // 8
+
+
+def lower_tma_load(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
+    """The executing thread starts the transfers of a tile; their bytes complete on the barrier."""
+    bar = tirx.address_of(op["barrier"])
+    hint = POLICIES.get(op.attrs["eviction_policy"], "")
+    tail, statics = ([device_op(hint)], {"hint": True}) if hint else ([], {})
+    out = []
+    for box, at, coords in _transfers(op, "src", "dst", ctx):
+        tmap = maps.get(op["src"].source, box.extents, box.swizzle)
+        out.append(device_op(f"tma_load_{len(coords)}d", at, tmap, bar, *coords, *tail, span=op.span, **statics))
+    return out
+
+
+def lower_tma_store(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> Any:
+    """Thread 0 of the role starts the transfers and commits them as one bulk group."""
+    body = []
+    for box, at, coords in _transfers(op, "dst", "src", ctx):
+        tmap = maps.get(op["dst"].source, box.extents, box.swizzle)
+        body.append(device_op(f"tma_store_{len(coords)}d", tmap, at, *coords, span=op.span))
+    body.append(device_op("bulk_commit"))
+    return tirx.IfThenElse(tirx.EQ(ctx.thread, tirx.const(0, "int32")), as_stmt(body), None, span=op.span)
+
+
+@dataclass(frozen=True)
+class _Box:
+    extents: tuple[int, ...]  # fastest first
+    swizzle: int  # bytes; 0 = none
+
+
+def _transfers(op: TileOp, outer: str, inner: str, ctx: LowerContext) -> list[tuple[_Box, Any, list[Any]]]:
+    """(box, shared address, coordinates) of every transfer."""
+    tensor, held = op[outer], op[inner]
+    bits = bits_of(tensor.source)
+    tile = _tile(op, held, ctx, bits)
+    flat, layout = ctx.shared[held.source], ctx.layout(held.source)
+    base: Any = tirx.const(0, "int32")
+    if len(held.region) > len(layout.shape):
+        size = const_int(flat.ty.shape[0]) // const_int(held.source.ty.shape[0])
+        base = held.region[0].min * size
+    rank = len(tensor.region)
+    wide = [d for d in range(rank) if const_int(tensor.region[d].extent) != 1]
+    row_dim = wide[-2] if len(wide) > 1 else None
+    out = []
+    for (r, c), (box_cols, box_rows), byte in tile.boxes:
+        extents = [1] * rank
+        coords = [range_.min for range_ in tensor.region]
+        extents[-1], coords[-1] = box_cols, coords[-1] + c
+        if row_dim is not None:
+            extents[row_dim], coords[row_dim] = box_rows, coords[row_dim] + r
+        at = tirx.address_of(flat[base + byte * 8 // bits])
+        swizzle = tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
+        out.append((_Box(tuple(reversed(extents)), swizzle), at, list(reversed(coords))))
+    return out
+
+
+def _tile(op: TileOp, held: Any, ctx: LowerContext, bits: int) -> SharedTile:
+    layout = ctx.layout(held.source)
+    if len(layout.shape) == 1:
+        return SharedTile(1, layout.shape[0], bits, 0)
+    tile = shared_tile_of(layout, bits)
+    if tile is None or not tile.tma_legal:
+        raise UnsupportedOperand(
+            span=op.span, op="the copy engine", buffer=held.source.name, why=f"its layout {layout} is not made of boxes", fix="drop its layout annotation, or copy with disable_tma=True"
+        )
+    return tile

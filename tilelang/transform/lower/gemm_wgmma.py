@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gemm on wgmma: descriptors of the shared operands, one m64nNkK instruction per block and k step.
+
+Warpgroups split C by (warps_m, warps_n). A tile of A, B is a stack of swizzled boxes (layout/swizzle.py); offsets that keep the
+swizzle phase (whole 8-row groups, k steps inside a box row, whole boxes) move the descriptor by plain addition. A stays in
+registers when it is a fragment. `sync=False` leaves the group in flight for wait_gemm.
+
+Encodings: PTX ISA 9.7.15.5 (descriptors, strides by major-ness).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.analysis.copies import bits_of
+from tilelang.ir.attrs import SHARED_SCOPES
+from tilelang.ir.device_ops import advance_descriptor, device_op, registers, wgmma_k
+from tilelang.ir.stmts import const_int, dtype_of
+from tilelang.ir.tile_ops import TileOp
+from tilelang.layout import SharedTile, shared_tile_of
+from tilelang.transform.errors import UnsupportedOperand
+from tilelang.transform.lower.context import LowerContext
+
+__all__ = ["lower_gemm_wgmma", "lower_wait_gemm"]
+
+WARPGROUP = 128
+INSTRUCTION_M = 64
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A shared operand: its boxes, where the region starts in them, and which way it is walked."""
+
+    tile: SharedTile
+    k_major: bool
+    row: int
+    col: int
+
+    def byte(self, mn: int, k: int) -> int:
+        """Byte offset of element (mn, k) of the region, before the swizzle."""
+        row, col = (mn, k) if self.k_major else (k, mn)
+        return self.tile._byte(self.row + row, self.col + col)
+
+    def stride(self, mn: int, count: int) -> int | None:
+        """Bytes between parts of `mn` elements along M or N; None when the parts do not lie at one stride."""
+        at = [self.byte(part * mn, 0) - self.byte(0, 0) for part in range(count)]
+        step = at[1] if count > 1 else 0
+        return step if all(x == part * step for part, x in enumerate(at)) else None
+
+
+def lower_gemm_wgmma(op: TileOp, ctx: LowerContext) -> list[Any]:
+    """Statements of one gemm. Raises UnsupportedOperand when a region or layout has no descriptor form."""
+    a, b, c = (op[x].source for x in "abc")
+    (m, n), k = _extents(op["c"]), _extents(op["a"])[0 if op.attrs["trans_a"] else 1]
+    groups_m, groups_n = op.attrs["warps_m"], op.attrs["warps_n"]
+    blocks, width = -(-m // (INSTRUCTION_M * groups_m)), n // groups_n
+    group = tirx.Var("warpgroup", "int32")
+    out: list[Any] = [tirx.Bind(group, device_op("uniform", tirx.truncdiv(ctx.thread, tirx.const(WARPGROUP, "int32"))))]
+    right = _shared(op, "b", op.attrs["trans_b"], ctx)
+    desc_b = _descriptor(out, op, "b", right, ctx, tirx.truncdiv(group, tirx.const(groups_m, "int32")), width, groups_n)
+    left = None
+    desc_a = None
+    if a.ty.storage_scope in SHARED_SCOPES:
+        left = _shared(op, "a", not op.attrs["trans_a"], ctx)
+        part = tirx.truncmod(group, tirx.const(groups_m, "int32")) if groups_n > 1 else group
+        desc_a = _descriptor(out, op, "a", left, ctx, part, INSTRUCTION_M * blocks, groups_m)
+
+    dtypes = ["tf32" if dtype_of(x) == "float32" else dtype_of(x) for x in (a, b)]
+    statics = {"n": width, "a_dtype": dtypes[0], "b_dtype": dtypes[1], "acc_dtype": dtype_of(c), "tnsp_b": not right.k_major}
+    clear, step = const_int(op["clear"]), wgmma_k(dtypes[0])
+    out.append(device_op("wgmma_fence"))
+    for ks in range(k // step):
+        mode = "acc" if ks or clear == 0 else "pred" if clear is None else "init"
+        tail = [tirx.Not(op["clear"])] if mode == "pred" else []
+        db = advance_descriptor(desc_b, right.byte(0, ks * step) - right.byte(0, 0))
+        for block in range(blocks):
+            acc = tirx.address_of(ctx.registers[c][block * INSTRUCTION_M * width // WARPGROUP])
+            if left is not None:
+                da = advance_descriptor(desc_a, left.byte(INSTRUCTION_M * block, ks * step) - left.byte(0, 0))
+                out.append(device_op("wgmma_ss", acc, da, db, *tail, tnsp_a=not left.k_major, mode=mode, span=op.span, **statics))
+            else:  # registers of A: k steps inside a block, 4 of 32 bits each
+                first = (block * (k // step) + ks) * 4 * 32 // bits_of(a)
+                regs = tirx.address_of(ctx.registers[a][first])
+                out.append(device_op("wgmma_rs", acc, regs, db, *tail, mode=mode, span=op.span, **statics))
+    out.append(device_op("wgmma_commit"))
+    if op.attrs["sync"]:
+        out.append(_wait(0, [ctx.registers[x] for x in ((c,) if left is not None else (c, a))]))
+    return out
+
+
+def lower_wait_gemm(op: TileOp, ctx: LowerContext) -> Any:
+    """The wait names the registers of the retired gemms, so that no use of them moves above it."""
+    names = op.attrs["buffers"].split(",")
+    return _wait(op.attrs["pending"], [flat for buffer, flat in ctx.registers.items() if buffer.name in names])
+
+
+def _wait(pending: int, held: list[Any]) -> Any:
+    return device_op("wgmma_wait", *[r.data for r in held], pending=pending, regs=registers(*held))
+
+
+def _extents(region: Any) -> tuple[int, int]:
+    rows, cols = (const_int(r.extent) for r in list(region.region)[-2:])
+    assert rows is not None and cols is not None
+    return rows, cols
+
+
+def _shared(op: TileOp, name: str, k_major: bool, ctx: LowerContext) -> _Shared:
+    region = op[name]
+    tile = shared_tile_of(ctx.layout(region.source), bits_of(region.source))
+    if tile is None or not tile.swizzle_bytes:
+        raise UnsupportedOperand(
+            span=op.span, op="wgmma", buffer=region.source.name, why="its layout is not made of swizzled boxes", fix="drop its layout annotation"
+        )
+    row, col = (const_int(r.min) for r in list(region.region)[-2:])
+    if row is None or col is None or row % 8 or col % tile.box_cols:
+        raise UnsupportedOperand(
+            span=op.span,
+            op="wgmma",
+            buffer=region.source.name,
+            why=f"its region does not start at a constant multiple of 8 rows and {tile.box_cols} columns",
+            fix="copy the region to a buffer of its own",
+        )
+    return _Shared(tile, k_major, row, col)
+
+
+def _descriptor(out: list[Any], op: TileOp, name: str, operand: _Shared, ctx: LowerContext, part: Any, mn: int, parts: int) -> Any:
+    """Binds the descriptor of this warpgroup's part of a shared operand."""
+    region, tile = op[name], operand.tile
+    flat, layout = ctx.shared[region.source], ctx.layout(region.source)
+    stride = operand.stride(mn, parts)
+    if stride is None:
+        raise UnsupportedOperand(
+            span=op.span, op="wgmma", buffer=region.source.name, why=f"{parts} warpgroups cut its boxes", fix="use policy=GemmWarpPolicy.FullRow"
+        )
+    lbo, sbo, _ = tile.descriptor(operand.k_major)
+    bits = bits_of(region.source)
+    base = device_op(
+        "wgmma_desc", tirx.address_of(flat[operand.byte(0, 0) * 8 // bits]), lbo, sbo, swizzle=tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
+    )
+    versions = len(region.region) - len(layout.shape)
+    if versions:
+        size = const_int(flat.ty.shape[0]) // const_int(region.source.ty.shape[0]) * bits // 8
+        if const_int(region.region[0].min) != 0:
+            base = advance_descriptor(base, region.region[0].min * size)
+    if parts > 1:
+        base = advance_descriptor(base, part * stride)
+    var = tirx.Var(f"desc_{region.source.name}", "uint64")
+    out.append(tirx.Bind(var, base))
+    return var

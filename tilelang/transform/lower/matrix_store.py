@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""copy(fragment, shared, via=stmatrix): four 8x8 matrices of 16-bit elements an instruction.
+
+Lane 8q + i of a warp points at row i of matrix q, which is what thread 4i of the warp holds in register q (PTX ISA 9.7.14.5.16). The
+address is read off the fragment's own layout, so any layout whose registers form such matrices works; any other falls back
+to a plain loop over the registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from tilelang.analysis.copies import bits_of
+from tilelang.ir.attrs import LAYOUT, LOOP_ID
+from tilelang.ir.device_ops import device_op
+from tilelang.ir.stmts import const_int, dtype_of, shape_of
+from tilelang.ir.tile_ops import TileOp
+from tilelang.layout import NotStructured, shared_tile_of
+from tilelang.layout.operands import matrix_lanes
+from tilelang.transform.expand_elementwise import parallel_nest
+from tilelang.transform.lower.context import LowerContext
+from tilelang.transform.lower.parallel import lower_parallel
+
+__all__ = ["lower_matrix_store"]
+
+WARP = 32
+ROW = 8  # elements of a matrix row: 16 bytes
+GROUP = 8  # 16-bit elements a thread gives to one x4 store
+
+
+def lower_matrix_store(op: TileOp, ctx: LowerContext) -> list[Any]:
+    """Statements of the copy; `op["src"]` is a whole fragment, `op["dst"]` a whole shared tile of the same shape."""
+    src, dst = op["src"].source, op["dst"].source
+    fragment, layout = ctx.layout(src), ctx.layout(dst)
+    count = fragment.span("reg")
+    if count % GROUP or not _is_matrices(fragment, count) or shared_tile_of(layout, bits_of(dst)) is None:
+        return [_loop(op, ctx)]
+    lane, warp = tirx.truncmod(ctx.thread, tirx.const(WARP, "int32")), tirx.truncdiv(ctx.thread, tirx.const(WARP, "int32"))
+    holder, matrix = tirx.Var("holder", "int32"), tirx.Var("matrix", "int32")
+    out: list[Any] = [
+        tirx.Bind(holder, warp * WARP + tirx.truncmod(lane, tirx.const(8, "int32")) * 4),
+        tirx.Bind(matrix, tirx.truncdiv(lane, tirx.const(8, "int32")) * 2),
+    ]
+    for first in range(0, count, GROUP):
+        (row, col), _ = fragment.locate(bounds=False, thread=holder, reg=matrix + first)
+        at = tirx.address_of(ctx.shared[dst][ctx.shared_index(dst, [row, col])])
+        regs = tirx.address_of(ctx.registers[src][first])
+        out.append(device_op("stmatrix_x4", at, regs, span=op.span))
+    return out
+
+
+def _is_matrices(fragment: Any, count: int) -> bool:
+    """Do the registers of every thread form whole 8x8 matrices with rows along the last dimension?"""
+    if getattr(fragment, "replication", 1) != 1:
+        return False
+    try:
+        for first in range(0, count, GROUP):
+            matrix_lanes(fragment, first)
+    except NotStructured:
+        return False
+    thread, reg = np.indices((1 + int(fragment.arrays["thread"].max()), count))
+    _, valid = fragment.locate(thread=thread, reg=reg)
+    return bool(np.all(valid))
+
+
+def _loop(op: TileOp, ctx: LowerContext) -> Any:
+    src, dst = op["src"].source, op["dst"].source
+
+    def body(*at: Any) -> Any:
+        value = src[at]
+        value = value if dtype_of(src) == dtype_of(dst) else tirx.Cast(dtype_of(dst), value)
+        return tirx.BufferStore(dst, value, list(at), span=op.span)
+
+    extents = [const_int(n) or 0 for n in shape_of(src)]
+    notes = {LAYOUT: ctx.layout(src).dumps(), LOOP_ID: -1}
+    return lower_parallel(parallel_nest(extents, body, notes, op.span), ctx)

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns scheduled tile code into per-thread device code on flat arrays.
+
+Before:  alloc As (4, 128, 64) shared.dyn {OFFSET, LAYOUT}; alloc acc (128, 128) local.fragment {LAYOUT}; gemm(As[s], .., acc)
+After:   arena = alloc(bytes, uint8); As = view(arena, OFFSET); acc = local[64]; wgmma_desc ..; wgmma_ss(acc, ..)
+
+Requires: level 3 with arena offsets and barriers.
+Ensures:  level 4: one shared.dyn arena with views, local arrays, device ops and plain TIR only; tensor maps are defined in front
+          of the launch.
+Does not: choose anything: every choice was made by a plan_ or infer_ pass.
+
+One lowering function an op: `lower/`. LOWERINGS is the dispatch table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.analysis.copies import bits_of
+from tilelang.ir.attrs import (
+    BARRIER_SCOPE,
+    FRAGMENT,
+    LAYOUT,
+    LOCAL,
+    OFFSET,
+    PARALLEL,
+    ROLE,
+    SHARED_DYN,
+    SHARED_SCOPES,
+    VAR,
+)
+from tilelang.ir.device_ops import device_op
+from tilelang.ir.stmts import Kernel, as_list, as_stmt, bodies, const_int, dtype_of, kernel_of, shape_of, substitute, walk_list, with_bodies
+from tilelang.ir.tile_ops import TileOp
+from tilelang.layout import loads as load_layout
+from tilelang.layout import row_major
+from tilelang.target.arch import Arch
+from tilelang.transform.errors import SharedMemoryExceeded
+from tilelang.transform.insert_sync import block_barrier
+from tilelang.transform.lower.bulk_copy import TensorMaps, lower_tma_load, lower_tma_store
+from tilelang.transform.lower.context import LowerContext
+from tilelang.transform.lower.gemm_fma import lower_gemm_fma
+from tilelang.transform.lower.gemm_mma import lower_gemm_mma
+from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gemm
+from tilelang.transform.lower.matrix_store import lower_matrix_store
+from tilelang.transform.lower.parallel import lower_parallel
+from tilelang.transform.lower.reduce import lower_reduce
+from tilelang.transform.lower.translate import lower_scalar
+from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
+
+__all__ = ["lower_tile_ops"]
+
+ARENA_ALIGN = 1024
+
+
+def lower_tile_ops(func: Any, arch: Arch) -> Any:
+    """The level-4 function. Raises SharedMemoryExceeded when the arena does not fit a block of `arch`."""
+
+    def visit(stmts: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        for stmt in stmts:
+            kernel = kernel_of(stmt)
+            if kernel is not None:
+                out += _Lowerer(kernel, arch).run()
+            else:
+                inner = bodies(stmt)
+                out.append(with_bodies(stmt, [visit(b) for b in inner]) if inner else stmt)
+        return out
+
+    return func.with_body(as_stmt(visit(as_list(func.body))))
+
+
+@dataclass
+class _Placement:
+    """Where the buffers of a kernel live at level 4."""
+
+    layouts: dict[Any, Any] = field(default_factory=dict)
+    registers: dict[Any, Any] = field(default_factory=dict)
+    shared: dict[Any, Any] = field(default_factory=dict)
+    offsets: dict[Any, int] = field(default_factory=dict)
+    renamed: dict[Any, Any] = field(default_factory=dict)  # scalars and barriers, whose shape stays
+
+
+class _Lowerer:
+    def __init__(self, kernel: Kernel, arch: Arch) -> None:
+        self.kernel, self.arch = kernel, arch
+        self.maps = TensorMaps()
+        self.place = _Placement()
+        self.allocs = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer)]
+        for alloc in self.allocs:
+            self.place_buffer(alloc)
+
+    def place_buffer(self, alloc: Any) -> None:
+        buffer, place = alloc.buffer, self.place
+        scope, text = buffer.ty.storage_scope, alloc.annotations.get(LAYOUT)
+        if scope == FRAGMENT:
+            layout = place.layouts[buffer] = load_layout(str(text))
+            place.registers[buffer] = _buffer((layout.span("reg"),), buffer, LOCAL)
+        elif scope in SHARED_SCOPES:
+            shape = shape_of(buffer)
+            place.layouts[buffer] = load_layout(str(text)) if text is not None else row_major(shape)
+            place.shared[buffer] = _buffer((buffer_bytes(alloc) * 8 // bits_of(buffer),), buffer, SHARED_DYN)
+            place.offsets[place.shared[buffer]] = int(alloc.annotations[OFFSET])
+        elif scope == BARRIER_SCOPE:
+            place.renamed[buffer] = _buffer(shape_of(buffer), buffer, SHARED_DYN)
+            place.offsets[place.renamed[buffer]] = int(alloc.annotations[OFFSET])
+        elif scope == VAR:
+            place.renamed[buffer] = _buffer(shape_of(buffer), buffer, LOCAL)
+
+    # -- the whole ---------------------------------------------------------------------------------
+    def run(self) -> list[Any]:
+        thread = self.thread_index()
+        self.scratch: list[Any] = []
+        ctx = self.context(thread, self.kernel.threads, None)
+        body = self.lower(self.kernel.body, ctx)
+        arena, total = self.arena()
+        body = [substitute(s, self.place.renamed) for s in body]
+        kernel = self.kernel.with_body([*arena, *body])
+        self.check_fit(total)
+        return [*self.maps.statements, kernel.stmt()]
+
+    def thread_index(self) -> Any:
+        """Linear thread index of the block."""
+        index: Any = None
+        for tag in ("threadIdx.z", "threadIdx.y", "threadIdx.x"):
+            var = self.kernel.axis(tag)
+            if var is not None:
+                index = var if index is None else index * self.kernel.extent(tag) + var
+        return index
+
+    def context(self, thread: Any, threads: int, barrier_threads: int | None) -> LowerContext:
+        ctx = LowerContext(
+            self.arch,
+            thread,
+            threads,
+            self.place.layouts,
+            self.place.registers,
+            self.place.shared,
+            sync=lambda: block_barrier(barrier_threads),
+            allocs=self.scratch,
+        )
+        for iv, extent in self.kernel.axes:
+            tag_extent = tirx.const(threads, "int32") if iv.thread_tag == "threadIdx.x" and barrier_threads else extent
+            ctx.within(iv.var, tag_extent)
+        return ctx
+
+    def arena(self) -> tuple[list[Any], int]:
+        """The arena, a view for every shared buffer, and its bytes. Scratch of single statements comes last."""
+        total = arena_bytes(self.allocs)
+        for alloc in self.scratch:
+            total = -(-total // 128) * 128
+            self.place.offsets[alloc.buffer] = total
+            total += buffer_bytes(alloc)
+        if not self.place.offsets:
+            return [], 0
+        smem = tirx.decl_buffer((total,), "uint8", "smem", scope=SHARED_DYN, data_alignment=ARENA_ALIGN, layout=None)
+        out: list[Any] = [tirx.AllocBuffer(smem)]
+        for flat, offset in self.place.offsets.items():
+            view = tirx.decl_buffer(
+                flat.ty.shape, dtype_of(flat), flat.name, elem_offset=offset * 8 // bits_of(flat), scope=SHARED_DYN, layout=None
+            )
+            self.place.renamed[flat] = view
+            out.append(tirx.DeclBuffer(view, data=smem.data))
+        return out, total
+
+    def check_fit(self, total: int) -> None:
+        limit = self.arch.smem_bytes_per_block
+        if total > limit:
+            lines = [
+                f"  {a.buffer.name} {tuple(shape_of(a.buffer))} {dtype_of(a.buffer)}: {buffer_bytes(a)} bytes at {int(a.annotations[OFFSET])}"
+                for a in self.allocs
+                if OFFSET in a.annotations
+            ]
+            spans = [a.span for a in self.allocs if OFFSET in a.annotations and a.span is not None]
+            raise SharedMemoryExceeded(
+                span=spans[0] if spans else None, needed=total, limit=limit, arch=self.arch.name, arithmetic="\n".join(lines)
+            )
+
+    # -- statements ----------------------------------------------------------------------------------
+    def lower(self, stmts: list[Any], ctx: LowerContext) -> list[Any]:
+        out: list[Any] = []
+        for stmt in stmts:
+            out += self.lower_stmt(stmt, ctx)
+        return out
+
+    def lower_stmt(self, stmt: Any, ctx: LowerContext) -> list[Any]:
+        op = TileOp.from_stmt(stmt)
+        if op is not None:
+            return self.lower_op(op, ctx)
+        if isinstance(stmt, tirx.AllocBuffer):
+            return self.lower_alloc(stmt)
+        if isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations:
+            return as_list(lower_parallel(stmt, ctx))
+        if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE:
+            return self.lower_role(stmt, ctx)
+        inner = bodies(stmt)
+        if not inner or not any(_is_tile_code(s) for s in walk_list([stmt])):
+            return as_list(lower_scalar(stmt, ctx))
+        if isinstance(stmt, tirx.For):
+            return [self.lower_loop(stmt, ctx)]
+        return [with_bodies(stmt, [self.lower(b, ctx) for b in inner])]
+
+    def lower_loop(self, loop: Any, ctx: LowerContext) -> Any:
+        """A loop around tile code; it stays rolled unless the program unrolls it."""
+        extent = const_int(loop.extent)
+        if const_int(loop.min) == 0 and extent is not None:
+            ctx.extents[loop.loop_var] = extent
+        if const_int(loop.min) == 0:
+            ctx.within(loop.loop_var, loop.extent)
+        body = self.lower(bodies(loop)[0], ctx)
+        notes = {k: v for k, v in dict(loop.annotations).items() if not str(k).startswith("tl.")}
+        if loop.kind == tirx.ForKind.SERIAL:
+            notes["pragma_unroll"] = tirx.const(False, "bool")
+        return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, as_stmt(body), loop.thread_binding, notes, loop.step, loop.span)
+
+    def lower_role(self, stmt: Any, ctx: LowerContext) -> list[Any]:
+        consumers = int(stmt.node)
+        role = str(stmt.value.value)
+        inner = self.context(self.kernel.axis("threadIdx.x"), consumers, consumers) if role == "consumer" else ctx
+        inner.extents.update(ctx.extents)
+        return self.lower(bodies(stmt)[0], inner)
+
+    def lower_alloc(self, stmt: Any) -> list[Any]:
+        buffer = stmt.buffer
+        if buffer in self.place.registers:
+            return [tirx.AllocBuffer(self.place.registers[buffer], span=stmt.span)]
+        if buffer in self.place.shared or buffer.ty.storage_scope == BARRIER_SCOPE:
+            return []
+        return [tirx.AllocBuffer(buffer, span=stmt.span)]
+
+    def lower_op(self, op: TileOp, ctx: LowerContext) -> list[Any]:
+        kind = op.attrs.get("inst") or op.attrs.get("via") or ""
+        return as_list(as_stmt(LOWERINGS[op.name, kind](op, ctx, self.maps)))
+
+
+def _buffer(shape: tuple[int, ...], like: Any, scope: str) -> Any:
+    return tirx.decl_buffer(shape, dtype_of(like), like.name, scope=scope, layout=None)
+
+
+def _is_tile_code(stmt: Any) -> bool:
+    return (
+        TileOp.from_stmt(stmt) is not None
+        or isinstance(stmt, tirx.AllocBuffer)
+        or (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations)
+        or (isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE)
+    )
+
+
+def _lower_acquire(op: TileOp, ctx: LowerContext) -> list[Any]:
+    return [device_op("mbar_wait", tirx.address_of(op["barrier"]), op["parity"], span=op.span)]
+
+
+def _lower_release(op: TileOp, ctx: LowerContext) -> list[Any]:
+    """Lane 0 arrives for its warp, once all lanes are past their reads."""
+    first = tirx.EQ(tirx.truncmod(ctx.thread, tirx.const(32, "int32")), tirx.const(0, "int32"))
+    arrive = device_op("mbar_arrive", tirx.address_of(op["barrier"]), span=op.span)
+    return [device_op("syncwarp"), tirx.IfThenElse(first, arrive, None, span=op.span)]
+
+
+def _plain(fn: Callable[[TileOp, LowerContext], Any]) -> Callable[[TileOp, LowerContext, TensorMaps], list[Any]]:
+    def call(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
+        got = fn(op, ctx)
+        return got if isinstance(got, list) else [got]
+
+    return call
+
+
+LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], list[Any]]] = {
+    ("gemm", "wgmma"): _plain(lower_gemm_wgmma),
+    ("gemm", "mma"): _plain(lower_gemm_mma),
+    ("gemm", "fma"): _plain(lower_gemm_fma),
+    ("wait_gemm", ""): _plain(lower_wait_gemm),
+    ("reduce", ""): _plain(lower_reduce),
+    ("copy", "stmatrix"): _plain(lower_matrix_store),
+    ("copy", "tma_store"): lambda op, ctx, maps: [lower_tma_store(op, ctx, maps)],
+    ("tma_load", ""): lower_tma_load,
+    ("acquire", ""): _plain(_lower_acquire),
+    ("release", ""): _plain(_lower_release),
+    ("use_swizzle", ""): lambda op, ctx, maps: [],
+}

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places shared buffers in one arena; buffers whose lives do not overlap share bytes.
+
+Before:  alloc As (4, 128, 64); alloc C_stage (128, 128); alloc As_full (4,)
+After:   alloc As {OFFSET: 0}; alloc C_stage {OFFSET: 0}; alloc As_full {OFFSET: 65536}
+
+Requires: level 3, layouts on shared buffers.
+Ensures:  OFFSET (bytes) on every shared and barrier allocation; tiles are 1024-aligned, as 128-byte swizzles and TMA ask.
+Does not: order accesses to bytes that two buffers share: insert_sync sees the overlap and does.
+
+Lives are counted in statements of the kernel's outermost list (of the consumers, when there are roles); a ring buffer lives
+from the start, since its producer runs ahead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.analysis.copies import bits_of
+from tilelang.analysis.effects import touches
+from tilelang.ir.attrs import BARRIER_SCOPE, LAYOUT, OFFSET, RING, SHARED_SCOPES
+from tilelang.ir.stmts import Kernel, consumer_list, map_kernels, rebuild, shape_of, walk_list
+from tilelang.layout import loads as load_layout
+
+__all__ = ["arena_bytes", "buffer_bytes", "plan_arena"]
+
+TILE_ALIGN = 1024  # PTX ISA 9.7.15.5.1: a 128-byte swizzle repeats every 1024 bytes
+SMALL_ALIGN = 128
+
+
+def plan_arena(func: Any, reuse: bool = True) -> Any:
+    """The function with an arena offset on every shared buffer. `reuse=False` gives each its own bytes."""
+    return map_kernels(func, lambda kernel: _plan(kernel, reuse))
+
+
+def buffer_bytes(alloc: Any) -> int:
+    """Bytes of a shared allocation: its layout's span (or its elements), times its versions."""
+    buffer = alloc.buffer
+    shape, text = shape_of(buffer), alloc.annotations.get(LAYOUT)
+    if text is None:
+        elements = math.prod(shape)
+    else:
+        layout = load_layout(str(text))
+        versions = math.prod(shape[: len(shape) - len(layout.shape)])
+        elements = versions * layout_elements(layout)
+    return -(-elements * max(8, bits_of(buffer)) // 8)
+
+
+def layout_elements(layout: Any) -> int:
+    """Elements one version of a shared layout takes: its span, whole swizzle rows."""
+    span = layout.span("addr")
+    return -(-span // 64) * 64 if getattr(layout, "swizzle", None) is not None else span
+
+
+def arena_bytes(allocs: list[Any]) -> int:
+    """Bytes of the arena that these planned allocations need."""
+    ends = [int(a.annotations[OFFSET]) + buffer_bytes(a) for a in allocs if OFFSET in a.annotations]
+    return max(ends, default=0)
+
+
+def _plan(kernel: Kernel, reuse: bool) -> Kernel:
+    allocs = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer) and _is_shared(s.buffer)]
+    lives = _lives(consumer_list(kernel.body), allocs) if reuse else {}
+    whole = (0, 1 << 30)
+    placed: list[tuple[int, int, tuple[int, int]]] = []
+    offsets: dict[Any, int] = {}
+    for alloc in sorted(allocs, key=lambda a: (-buffer_bytes(a), a.buffer.name)):
+        size, life = buffer_bytes(alloc), lives.get(alloc.buffer, whole)
+        align = TILE_ALIGN if size >= TILE_ALIGN else SMALL_ALIGN if alloc.buffer.ty.storage_scope != BARRIER_SCOPE else 8
+        at = 0
+        for start, end, other in sorted(placed):
+            if life[0] <= other[1] and other[0] <= life[1] and at < end and start < at + size:
+                at = -(-end // align) * align
+        placed.append((at, at + size, life))
+        offsets[alloc.buffer] = at
+
+    def note(stmt: Any) -> Any:
+        if isinstance(stmt, tirx.AllocBuffer) and stmt.buffer in offsets:
+            return tirx.AllocBuffer(stmt.buffer, {**dict(stmt.annotations), OFFSET: offsets[stmt.buffer]}, span=stmt.span)
+        return stmt
+
+    return kernel.with_body(rebuild(kernel.body, note))
+
+
+def _is_shared(buffer: Any) -> bool:
+    return buffer.ty.storage_scope in SHARED_SCOPES or buffer.ty.storage_scope == BARRIER_SCOPE
+
+
+def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:
+    """First and last statement that touches each shared tile."""
+    lives: dict[Any, tuple[int, int]] = {}
+    rings = {a.buffer for a in allocs if RING in a.annotations}
+    for i, stmt in enumerate(stmts):
+        for t in touches(stmt):
+            if t.buffer.ty.storage_scope in SHARED_SCOPES:
+                first, _ = lives.get(t.buffer, (0 if t.buffer in rings else i, i))
+                lives[t.buffer] = (first, i)
+    return lives
