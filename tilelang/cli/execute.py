@@ -13,7 +13,7 @@ def run_kernel(kernel: Any) -> Iterator[str]:
     """Call a kernel on random inputs and time it; one line an output, then the latency."""
     import tilelang
 
-    inputs = list(kernel.get_profiler().make_inputs())
+    inputs = list(kernel.get_profiler().get_inputs())
     for n, output in enumerate(_outputs(kernel, inputs)):
         finite = int(output.isfinite().sum()) if output.is_floating_point() else output.numel()
         mean = output.double().mean().item() if output.numel() else 0.0
@@ -27,7 +27,7 @@ def compare(expected: Any, tested: Any, rtol: float = 1e-2, atol: float = 1e-2) 
     """Run two kernels of one program on the same random inputs; whether they agree, and a line an output."""
     import torch
 
-    inputs = [x.cpu() if isinstance(x, torch.Tensor) else x for x in expected.get_profiler().make_inputs()]
+    inputs = [x.cpu() if isinstance(x, torch.Tensor) else x for x in expected.get_profiler().get_inputs()]
     device = "cuda" if tested.target.device_type == "cuda" else "cpu"
     moved = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in inputs]
     want, got = _outputs(expected, inputs), [x.cpu() for x in _outputs(tested, moved)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward kernel on tensors of shape (batch, sequence, heads, head dimension), heads of keys and values shared or not.
+"""The forward kernel on tensors of shape (batch, sequence, heads, head dimension), heads of keys and values shared or
+not.
 
-A block computes block_M queries of one head against tiles of block_N keys with a running softmax in base 2. Sequences need
-not be multiples of the tiles. Query i of a causal kernel sees the keys up to i + seq_kv - seq_q.
+A block computes block_M queries of one head against tiles of block_N keys with a running softmax in base 2. Sequences
+need not be multiples of the tiles. Query i of a causal kernel sees the keys up to i + seq_kv - seq_q.
 """
 
 from __future__ import annotations

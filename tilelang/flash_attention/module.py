@@ -44,8 +44,9 @@ def flash_attention(
 ) -> torch.Tensor:
     """softmax(q k^T * scale) v for q (batch, seq_q, heads, dim), k and v (batch, seq_kv, kv_heads, dim).
 
-    float16 or bfloat16. `kv_heads` divides `heads`. A causal query i sees the keys up to i + seq_kv - seq_q; a query that
-    sees none gives 0. `scale` is 1 / sqrt(dim) if left out. Forward only: raises RuntimeError where a gradient is wanted.
+    float16 or bfloat16. `kv_heads` divides `heads`. A causal query i sees the keys up to i + seq_kv - seq_q; a query
+    that sees none gives 0. `scale` is 1 / sqrt(dim) if left out. Forward only: raises RuntimeError where a gradient
+    is wanted.
     """
     _check(q, k, v)
     batch, seq_q, heads, dim = q.shape
@@ -73,7 +74,8 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape:
         raise ValueError(f"expected (batch, seq, heads, dim), got {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}")
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or q.shape[2] % k.shape[2]:
-        raise ValueError(f"batch and head dimension must agree and kv_heads divide heads: {tuple(q.shape)}, {tuple(k.shape)}")
+        raise ValueError(f"batch and head dimension must agree and kv_heads divide heads: {tuple(q.shape)},
+        {tuple(k.shape)}")
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         raise RuntimeError("flash_attention has no backward pass yet; call it under torch.no_grad()")
 
