@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tile program (level 1) -> a function of loops that TVM's llvm target compiles, with the same meaning.
+
+A launch becomes a parallel loop over its blocks; a block runs its statements one after the other on buffers of its own. Tile
+ops become loops (`tile_ops`), statements that look at threadIdx are spread over threads first (`threads`), element accesses
+outside a buffer read 0 and store nothing, and bfloat16 and float8 are computed in float32 and rounded (`narrow_floats`).
+
+Nothing is assumed about layouts, pipelines or barriers: this is the reference that the other targets must agree with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+from tvm import ir, sym, tirx
+
+from tilelang.codegen.cpu.loops import all_of, i32, loop, nest
+from tilelang.codegen.cpu.narrow_floats import legalize_narrow_floats
+from tilelang.codegen.cpu.threads import serialize_threads
+from tilelang.codegen.cpu.tile_ops import expand_tile_op
+from tilelang.ir import attrs, walk
+from tilelang.ir.stmts import Kernel, as_list, as_stmt, const_int, dtype_of, kernel_of, substitute
+from tilelang.ir.tile_ops import TileOp
+
+__all__ = ["lower_to_cpu"]
+
+
+def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
+    """The loops of a tile program.
+
+    With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test sees reads
+    of memory that the program never wrote. Raises NotImplementedError for what the cpu target cannot run."""
+    body = as_stmt(_lower_host(as_list(func.body), poison))
+    return legalize_narrow_floats(func.with_body(body))
+
+
+def _lower_host(stmts: Iterable[Any], poison: bool) -> list[Any]:
+    out = []
+    for stmt in stmts:
+        kernel = kernel_of(stmt)
+        if kernel is not None:
+            out.append(_lower_kernel(kernel, poison))
+        elif isinstance(stmt, tirx.IfThenElse):
+            orelse = as_stmt(_lower_host(as_list(stmt.else_case), poison)) if stmt.else_case is not None else None
+            then = as_stmt(_lower_host(as_list(stmt.then_case), poison))
+            out.append(tirx.IfThenElse(stmt.condition, then, orelse, span=stmt.span))
+        elif isinstance(stmt, tirx.AttrStmt):
+            out.append(as_stmt(_lower_host(as_list(stmt.body), poison)))
+        elif isinstance(stmt, tirx.For):
+            inner = as_stmt(_lower_host(as_list(stmt.body), poison))
+            out.append(
+                tirx.For(
+                    stmt.loop_var, stmt.min, stmt.extent, tirx.ForKind.SERIAL, inner, step=stmt.step, span=stmt.span
+                )
+            )
+        else:
+            out.append(stmt)
+    return out
+
+
+def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
+    """One launch: a loop over the flattened grid, its body with hoisted, block-local buffers."""
+    kernel = serialize_threads(kernel)
+    analyzer = sym.Analyzer()
+    for iv, extent in kernel.axes:
+        analyzer.bind(iv.var, ir.Range(0, extent))
+    block = _Block(analyzer, poison)
+    body = block.list(kernel.body)
+    wide = tirx.Var("block", "int64")
+    grid: list[Any] = []
+    rest: Any = wide
+    axes = sorted((a for a in kernel.axes if a[0].thread_tag.startswith("blockIdx")), key=lambda a: a[0].thread_tag)
+    total: Any = tirx.const(1, "int64")
+    for iv, extent in axes:  # x fastest
+        size = tirx.Cast("int64", extent)
+        grid.append(tirx.Bind(iv.var, tirx.Cast("int32", tirx.floormod(rest, size))))
+        rest = tirx.floordiv(rest, size)
+        total = total * size
+    inner = as_stmt([*grid, *(tirx.AllocBuffer(b) for b in block.buffers), *body])
+    rescoped = {b: _global_twin(b) for b in [*block.buffers, *block.views]}
+    inner = substitute(inner, rescoped)
+    total = analyzer.simplify(total)
+    kind = tirx.ForKind.SERIAL if const_int(total) == 1 else tirx.ForKind.PARALLEL
+    return tirx.For(wide, tirx.const(0, "int64"), total, kind, inner)
+
+
+def _global_twin(buffer: Any) -> Any:
+    """The same buffer in ordinary memory."""
+    ty = buffer.ty
+    return tirx.decl_buffer(
+        ty.shape,
+        dtype_of(buffer),
+        buffer.name,
+        strides=list(ty.strides) or None,
+        elem_offset=ty.elem_offset,
+        scope="global",
+        layout=None,
+    )
+
+
+class _Block:
+    """Lowers the statements of one block. Owns the buffers to hoist and the analyzer with what is known at a place."""
+
+    def __init__(self, analyzer: sym.Analyzer, poison: bool) -> None:
+        self.analyzer = analyzer
+        self.poison = poison
+        self.buffers: list[Any] = []
+        self.views: list[Any] = []
+        self._scratch: dict[tuple[Any, ...], Any] = {}
+
+    def list(self, stmts: Iterable[Any]) -> list[Any]:
+        return [s for stmt in stmts for s in as_list(walk.with_span(self.stmt(stmt), stmt.span))]
+
+    def body(self, stmt: Any) -> Any:
+        return as_stmt(self.list(as_list(stmt)))
+
+    def stmt(self, stmt: Any) -> Any:
+        op = TileOp.from_stmt(stmt)
+        if op is not None:
+            operands = {k: self.expr(v) for k, v in op.operands.items()}
+            return expand_tile_op(TileOp(op.row, operands, op.attrs, op.span), self.analyzer, self.scratch)
+        lower = _STMTS.get(type(stmt))
+        if lower is None:
+            raise NotImplementedError(f"the cpu target does not lower {type(stmt).__name__}")
+        return lower(self, stmt)
+
+    def scratch(self, shape: tuple[int, ...], dtype: str, name: str) -> Any:
+        """Block-local scratch; equal requests share it (no tile op runs inside another)."""
+        key = (shape, dtype, name)
+        if key not in self._scratch:
+            self._scratch[key] = tirx.decl_buffer(shape, dtype, name, scope="global", layout=None)
+            self.buffers.append(self._scratch[key])
+        return self._scratch[key]
+
+    # Expressions: loads that may lie outside their buffer read 0.
+
+    def expr(self, expr: Any) -> Any:
+        return walk.rewrite(expr, {ir.TensorLoad: self._load}) if isinstance(expr, ir.Expr) else expr
+
+    def _load(self, load: Any) -> Any:
+        buffer, indices = load.source, list(load.indices)
+        bounds = self.out_of_bounds(buffer, indices)
+        value = _access(buffer, indices)
+        return value if bounds is None else tirx.if_then_else(bounds, value, tirx.const(0, dtype_of(buffer)))
+
+    def out_of_bounds(self, buffer: Any, indices: list[Any]) -> Any | None:
+        """The condition under which an access is in bounds, None when that is proved."""
+        prove = self.analyzer.can_prove
+        checks = []
+        for i, size in zip(indices, buffer.ty.shape, strict=True):
+            checks += [] if prove(i >= 0) else [i >= 0]
+            checks += [] if prove(i < size) else [i < size]
+        return all_of(checks)
+
+    # Statements.
+
+    def _alloc(self, stmt: Any) -> Any:
+        buffer = stmt.buffer
+        if buffer.ty.storage_scope == attrs.BARRIER_SCOPE:
+            raise NotImplementedError("explicit barriers (T.alloc_barrier) have no meaning on the cpu target")
+        self.buffers.append(buffer)
+        if not self.poison:
+            return tirx.Evaluate(0)
+        value = _poison(dtype_of(buffer))
+        return nest([(i32(0), s) for s in buffer.ty.shape], lambda v: tirx.BufferStore(buffer, value, v))
+
+    def _decl(self, stmt: Any) -> Any:
+        if stmt.buffer.ty.storage_scope != attrs.GLOBAL:
+            self.views.append(stmt.buffer)
+        return stmt
+
+    def _bind(self, stmt: Any) -> Any:
+        value = self.expr(stmt.value)
+        if _is_pure_int(stmt.value):
+            self.analyzer.bind(stmt.var, stmt.value)
+        return tirx.Bind(stmt.var, value)
+
+    def _store(self, stmt: Any) -> Any:
+        indices = [self.expr(i) for i in stmt.indices]
+        bounds = self.out_of_bounds(stmt.buffer, list(stmt.indices))
+        store = tirx.BufferStore(stmt.buffer, self.expr(stmt.value), _wide(stmt.buffer, indices))
+        return store if bounds is None else tirx.IfThenElse(self.expr(bounds), store, None)
+
+    def _if(self, stmt: Any) -> Any:
+        known = _is_pure_int(stmt.condition)
+        with self.analyzer.constraint_scope(stmt.condition) if known else nullcontext():
+            then = self.body(stmt.then_case)
+        orelse = None
+        if stmt.else_case is not None:
+            with self.analyzer.constraint_scope(tirx.Not(stmt.condition)) if known else nullcontext():
+                orelse = self.body(stmt.else_case)
+        return tirx.IfThenElse(self.expr(stmt.condition), then, orelse)
+
+    def _for(self, stmt: Any) -> Any:
+        lo, extent = stmt.min, stmt.extent
+        if _is_pure_int(lo) and _is_pure_int(extent) and stmt.step is None:
+            self.analyzer.bind(stmt.loop_var, ir.Range.from_min_extent(lo, extent))
+        return tirx.For(
+            stmt.loop_var, self.expr(lo), self.expr(extent), tirx.ForKind.SERIAL, self.body(stmt.body), step=stmt.step
+        )
+
+    def _while(self, stmt: Any) -> Any:
+        return tirx.While(self.expr(stmt.condition), self.body(stmt.body))
+
+    def _attr(self, stmt: Any) -> Any:
+        return self.body(stmt.body)  # launch hints: register counts, clusters
+
+    def _evaluate(self, stmt: Any) -> Any:
+        name = getattr(getattr(stmt.value, "op", None), "name", "")
+        if name.startswith("tl."):
+            raise NotImplementedError(f"the cpu target has no meaning for {name}")
+        return tirx.Evaluate(self.expr(stmt.value))
+
+    def _assert(self, stmt: Any) -> Any:
+        return tirx.AssertStmt(stmt.kind, self.expr(stmt.condition), stmt.message_parts)
+
+    def _same(self, stmt: Any) -> Any:
+        return stmt
+
+
+_STMTS: dict[type, Any] = {
+    tirx.AllocBuffer: _Block._alloc,
+    tirx.DeclBuffer: _Block._decl,
+    tirx.Bind: _Block._bind,
+    tirx.BufferStore: _Block._store,
+    tirx.IfThenElse: _Block._if,
+    tirx.For: _Block._for,
+    tirx.While: _Block._while,
+    tirx.AttrStmt: _Block._attr,
+    tirx.Evaluate: _Block._evaluate,
+    tirx.AssertStmt: _Block._assert,
+    tirx.SeqStmt: _Block.body,
+    tirx.Break: _Block._same,
+    tirx.Continue: _Block._same,
+    tirx.Return: _Block._same,
+}
+
+
+def _is_pure_int(expr: Any) -> bool:
+    """May the analyzer keep `expr` as a fact: an integer (or bool) that no store can change."""
+    return dtype_of(expr).startswith(("int", "bool")) and not walk.collect(expr, (ir.TensorLoad, ir.Call))
+
+
+def _wide(buffer: Any, indices: list[Any]) -> list[Any]:
+    """Indices of global tensors in int64: the flat offset may pass 2^31."""
+    if buffer.ty.storage_scope != attrs.GLOBAL:
+        return indices
+    return [tirx.Cast("int64", i) if dtype_of(i) == "int32" else i for i in indices]
+
+
+def _access(buffer: Any, indices: list[Any]) -> Any:
+    return tirx.BufferLoad(buffer, _wide(buffer, indices))
+
+
+def _poison(dtype: str) -> Any:
+    if "float" in dtype:
+        return tirx.const(float("nan"), dtype)
+    return (
+        tirx.const(1, "bool") if dtype == "bool" else tirx.const(85, dtype)
+    )  # 0x55: an unlikely value in every integer type
