@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.tirx.script.builder import ir as script
 
-__all__ = ["TensorMapSpec", "find_tensor_maps", "tensor_map"]
+__all__ = ["TensorMapSpec", "find_tensor_maps", "spec_of_call", "tensor_map"]
 
 # bytes -> CUtensorMapSwizzle and CUtensorMapL2promotion
 _SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
@@ -88,13 +88,14 @@ def find_tensor_maps(func: Any) -> dict[Any, TensorMapSpec]:
 
     def visit(call: Any) -> None:
         if getattr(call.op, "name", "") == _OP:
-            found[call.args[0]] = _spec_of(call)
+            found[call.args[0]] = spec_of_call(call)
 
     tvm_ffi.structural_walk(func.body, (ir.Call, visit))
     return found
 
 
-def _spec_of(call: Any) -> TensorMapSpec:
+def spec_of_call(call: Any) -> TensorMapSpec:
+    """The spec that a `tensormap_encode_tiled` call encodes."""
     a, rank = call.attrs, int(call.attrs.rank)
     args = list(call.args)[1:]
     data, args = args[0], args[1:]

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A level-4 PrimFunc -> CUDA text and launch data, through TVM's own CUDA printer.
+
+The passes are those a device function needs, no more: argument checks and launching are ours, so MakePackedAPI and the
+host code generator never run, and TVM's compile callback is never reached (a machine with and one without a GPU take
+the same path).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.tirx import compilation_pipeline
+
+from tilelang.codegen.device_text import register_device_text
+from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, TensorMapParam, read_launches
+from tilelang.codegen.legalize import check_lowered, lower_shared_addresses, widen_global_indices
+from tilelang.codegen.prelude import prelude_for
+from tilelang.support.errors import InternalError
+from tilelang.target.arch import Arch
+
+__all__ = ["CudaSource", "KernelLaunch", "PointerParam", "ScalarParam", "TensorMapParam", "lower_to_cuda", "tl_passes"]
+
+_STAGE = "lower_to_cuda"
+_HEADER_END = "#define ushort unsigned short\n#endif\n"  # the last line of TVM's header
+
+
+@dataclass(frozen=True)
+class CudaSource:
+    """`text` is complete (header and kernels); `kernels` are in launch order."""
+
+    text: str
+    kernels: tuple[KernelLaunch, ...]
+    arch: Arch
+
+
+@tirx.transform.prim_func_pass(opt_level=0, name="tl.WidenGlobalIndices")
+def _widen(func: Any, _mod: Any, _ctx: Any) -> Any:
+    return widen_global_indices(func)
+
+
+def tl_passes() -> list[Any]:
+    """TVM's passes in order, from level 4 to split host and device functions."""
+    t = tirx.transform
+    return [
+        _widen,
+        t.FlattenBuffer(),
+        t.BF16ComputeLegalize(),  # keeps bfloat16 arithmetic where the target has it
+        t.NarrowDataType(32),  # index arithmetic that provably fits
+        t.VectorizeLoop(True),
+        t.UnrollLoop(),
+        t.StmtSimplify(),
+        t.FP8ComputeLegalize(),
+        t.AnnotateEntryFunc(),
+        t.SplitHostDevice(),
+    ]
+
+
+def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
+    """The CUDA text of a level-4 function and how to launch it. Raises InternalError for what level 4 may not contain."""
+    check_lowered(func)
+    register_device_text()
+    target = tvm.target.Target(
+        {"kind": "cuda", "arch": arch.name, "max_shared_memory_per_block": arch.smem_bytes_per_block}, host="llvm"
+    )
+    if "global_symbol" not in (func.attrs or {}):
+        func = func.with_attr("global_symbol", "main")
+    mod = tirx.transform.BindTarget(target)(tvm.IRModule.from_expr(func))
+    mod = tvm.ir.transform.Sequential(tl_passes())(mod)
+    device = {str(gv.name_hint): f for gv, f in mod.functions.items() if f.attrs.get("calling_conv", 0) == 2}
+    hosts = [f for gv, f in mod.functions.items() if str(gv.name_hint) not in device]
+    if not device or len(hosts) != 1:
+        raise InternalError(f"{len(device)} kernels and {len(hosts)} host functions", stage=_STAGE)
+    launches = read_launches(hosts[0], device)
+    body = _print(device, launches, target)
+    return CudaSource(prelude_for(body) + body, launches, arch)
+
+
+def _print(device: dict[str, Any], launches: tuple[KernelLaunch, ...], target: Any) -> str:
+    """TVM's text of the device functions, without its header."""
+    t = tirx.transform
+    device_mod = tvm.IRModule({launch.name: lower_shared_addresses(device[launch.name]) for launch in launches})
+    finish = [t.FP8StorageLegalize(), t.BF16StorageLegalize(), compilation_pipeline.finalize_device_passes()]
+    device_mod = tvm.ir.transform.Sequential(finish)(device_mod)
+    text = _capture(device_mod, target)
+    _, found, body = text.partition(_HEADER_END)
+    if not found:
+        raise InternalError("TVM's CUDA header has changed", stage=_STAGE)
+    return body.lstrip()
+
+
+class _Capture(threading.local):
+    active = False
+    text = ""
+
+
+_capture_state = _Capture()
+
+
+def _capture(mod: Any, target: Any) -> str:
+    """The CUDA text of `mod`, taken at TVM's post-processing callback: what follows there is its own compilation."""
+    _install_callback()
+    _capture_state.active, _capture_state.text = True, ""
+    try:
+        tvm.get_global_func("target.build.cuda")(mod, target)
+    except RuntimeError:
+        if not _capture_state.text:
+            raise
+    finally:
+        _capture_state.active = False
+    return _capture_state.text
+
+
+_CALLBACK = "tvm_callback_cuda_postproc"
+_installed = threading.Lock()
+_done = False
+
+
+def _install_callback() -> None:
+    """Registers the post-processing callback; other users' text, and theirs before us, pass through it unchanged."""
+    global _done
+    with _installed:
+        if _done:
+            return
+        earlier = tvm_ffi.get_global_func(_CALLBACK, allow_missing=True)
+
+        def postprocess(code: str, target: Any) -> str:
+            if _capture_state.active:
+                _capture_state.text = str(code)
+                raise RuntimeError("text taken")
+            return earlier(code, target) if earlier is not None else code
+
+        tvm_ffi.register_global_func(_CALLBACK, postprocess, override=True)
+        _done = True
