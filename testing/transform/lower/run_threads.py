@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the per-thread code of one block on numpy: all threads in lock step, one array element per thread.
+
+Small and strict: an active thread may not index out of range, a value is stored only in the buffer's type, two threads may
+not store different values to one shared or global element in one instruction, and a shared element written by another thread
+may be read only after a barrier.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from tvm import ir, tirx
+
+from tilelang.ir.stmts import as_list, dtype_of
+
+BARRIER = "test_barrier"
+_OPS = {
+    tirx.Add: np.add,
+    tirx.Sub: np.subtract,
+    tirx.Mul: np.multiply,
+    tirx.FloorDiv: np.floor_divide,
+    tirx.FloorMod: np.mod,
+    tirx.Min: np.fmin,
+    tirx.Max: np.fmax,
+    tirx.BitwiseAnd: np.bitwise_and,
+    tirx.BitwiseOr: np.bitwise_or,
+    tirx.BitwiseXor: np.bitwise_xor,
+    tirx.LShift: np.left_shift,
+    tirx.RShift: np.right_shift,
+    tirx.EQ: np.equal,
+    tirx.NE: np.not_equal,
+    tirx.LT: np.less,
+    tirx.LE: np.less_equal,
+    tirx.GT: np.greater,
+    tirx.GE: np.greater_equal,
+    tirx.And: np.logical_and,
+    tirx.Or: np.logical_or,
+    tirx.Div: lambda a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b).astype(a.dtype),
+}
+_CALLS = {"exp": np.exp, "exp2": np.exp2, "isnan": np.isnan, "fabs": np.abs, "sqrt": np.sqrt}
+
+
+def numpy_type(dtype: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+
+
+def barrier() -> Any:
+    return tirx.Evaluate(tirx.call_extern("int32", BARRIER))
+
+
+class Threads:
+    """`memory`: global and shared buffers (numpy arrays of their shape), updated in place."""
+
+    def __init__(
+        self, threads: int, thread: Any, memory: dict[Any, np.ndarray], scalars: dict[Any, int] | None = None
+    ) -> None:
+        self.n = threads
+        self.memory = memory
+        self.env: dict[Any, np.ndarray] = {thread: np.arange(threads, dtype=np.int32)}
+        self.env |= {k: np.full(threads, v, np.int32) for k, v in (scalars or {}).items()}
+        self.locals: dict[Any, np.ndarray] = {}
+        self.mask = np.ones(threads, bool)
+        self.epoch = 1
+        self.writer: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
+        self.steps = {"vector": 0, "scalar": 0, "barrier": 0, "shuffle": 0}
+
+    def run(self, stmt: Any) -> None:
+        for s in as_list(stmt):
+            getattr(self, "_" + type(s).__name__)(s)
+
+    # -- statements
+    def _AllocBuffer(self, s: Any) -> None:
+        buffer = s.buffer
+        size = math.prod(int(n) for n in buffer.ty.shape)
+        if str(buffer.ty.storage_scope).startswith("local"):
+            fill = np.nan if "float" in dtype_of(buffer) else 77
+            self.locals[buffer] = np.full((size, self.n), fill).astype(numpy_type(dtype_of(buffer)))
+        else:
+            self.memory[buffer] = np.zeros(size, numpy_type(dtype_of(buffer)))
+
+    def _Bind(self, s: Any) -> None:
+        self.env[s.var] = np.broadcast_to(self.ev(s.value), self.n).copy()
+
+    def _BufferStore(self, s: Any) -> None:
+        value = np.broadcast_to(self.ev(s.value), self.n)
+        assert dtype_of(s.value) == dtype_of(s.buffer), s
+        index = [np.broadcast_to(self.ev(i), self.n)[self.mask] for i in s.indices]
+        self._check(s.buffer, index)
+        if s.buffer in self.locals:
+            self.locals[s.buffer][index[0], np.flatnonzero(self.mask)] = value[self.mask]
+            return
+        array = self.memory[s.buffer]
+        array[tuple(index)] = value[self.mask]
+        back, put = array[tuple(index)], value[self.mask].astype(array.dtype)
+        assert np.array_equal(back, put, equal_nan=array.dtype.kind == "f"), f"threads store different values: {s}"
+        if str(s.buffer.ty.storage_scope).startswith("shared"):
+            who, when = self._writers(s.buffer)
+            who[tuple(index)], when[tuple(index)] = np.flatnonzero(self.mask), self.epoch
+
+    def _writers(self, buffer: Any) -> tuple[np.ndarray, np.ndarray]:
+        shape = self.memory[buffer].shape
+        return self.writer.setdefault(buffer, (np.full(shape, -1), np.zeros(shape, int)))
+
+    def _IfThenElse(self, s: Any) -> None:
+        condition, mask = np.broadcast_to(self.ev(s.condition), self.n).astype(bool), self.mask
+        self.mask = mask & condition
+        if self.mask.any():
+            self.run(s.then_case)
+        self.mask = mask & ~condition
+        if s.else_case is not None and self.mask.any():
+            self.run(s.else_case)
+        self.mask = mask
+
+    def _For(self, s: Any) -> None:
+        low, extent = (int(np.broadcast_to(self.ev(e), self.n)[self.mask].flat[0]) for e in (s.min, s.extent))
+        self.steps["vector"] += s.kind == tirx.ForKind.VECTORIZED
+        for k in range(low, low + extent):
+            self.env[s.loop_var] = np.full(self.n, k, np.int32)
+            self.run(s.body)
+
+    def _AttrStmt(self, s: Any) -> None:
+        self.run(s.body)
+
+    def _Evaluate(self, s: Any) -> None:
+        if isinstance(s.value, ir.Call):
+            if any(getattr(a, "value", None) == BARRIER for a in s.value.args):
+                assert self.mask.all(), "a barrier in divergent code"
+                self.epoch += 1
+                self.steps["barrier"] += 1
+            else:
+                self.ev(s.value)
+
+    # -- expressions
+    def ev(self, e: Any) -> np.ndarray:
+        if isinstance(e, tirx.IntImm | tirx.FloatImm):
+            return np.asarray(e.value).astype(numpy_type(dtype_of(e)))
+        if isinstance(e, ir.Var):
+            return self.env[e]
+        if type(e) in _OPS:
+            a, b = self.ev(e.a), self.ev(e.b)
+            with np.errstate(all="ignore"):
+                return np.asarray(_OPS[type(e)](a, b))
+        if isinstance(e, tirx.Not):
+            return ~self.ev(e.a)
+        if isinstance(e, tirx.Cast):
+            with np.errstate(all="ignore"):
+                return self.ev(e.value).astype(numpy_type(dtype_of(e)))
+        if isinstance(e, tirx.Select):
+            return np.where(self.ev(e.condition), self.ev(e.true_value), self.ev(e.false_value))
+        if isinstance(e, ir.TensorLoad):
+            return self._read(e.source, e.indices)
+        if isinstance(e, ir.Call):
+            return self._call(e)
+        raise AssertionError(type(e))
+
+    def _call(self, e: Any) -> Any:
+        name = e.op.name.split(".")[-1]
+        if name == "if_then_else":
+            condition, mask = np.broadcast_to(self.ev(e.args[0]), self.n).astype(bool), self.mask
+            self.mask = mask & condition
+            yes = np.broadcast_to(self.ev(e.args[1]), self.n)
+            self.mask = mask & ~condition
+            no = np.broadcast_to(self.ev(e.args[2]), self.n)
+            self.mask = mask
+            return np.where(condition, yes, no)
+        if name in _CALLS:
+            with np.errstate(all="ignore"):
+                return _CALLS[name](self.ev(e.args[0]))
+        return getattr(self, f"_op_{name}")(*e.args)
+
+    def _read(self, buffer: Any, indices: Any) -> np.ndarray:
+        index = [np.broadcast_to(self.ev(i), self.n) for i in indices]
+        self._check(buffer, [i[self.mask] for i in index])
+        if buffer in self.locals:
+            array = self.locals[buffer]
+            return array[np.clip(index[0], 0, len(array) - 1), np.arange(self.n)]
+        array = self.memory[buffer]
+        index = [np.clip(i, 0, n - 1) for i, n in zip(index, array.shape, strict=True)]
+        if str(buffer.ty.storage_scope).startswith("shared"):
+            who, when = (x[tuple(index)] for x in self._writers(buffer))
+            assert not np.any((when == self.epoch) & (who != np.arange(self.n)) & self.mask), f"race on {buffer.name}"
+        return array[tuple(index)]
+
+    def _check(self, buffer: Any, index: list[np.ndarray]) -> None:
+        shape = self.locals[buffer].shape[:1] if buffer in self.locals else self.memory[buffer].shape
+        for i, n in zip(index, shape, strict=True):
+            assert np.all((i >= 0) & (i < n)), f"{buffer.name}[{i}] out of range {n}"
+
+    # -- device operations
+    def _op_shfl_xor(self, value: Any, mask: Any) -> np.ndarray:
+        x, m = np.broadcast_to(self.ev(value), self.n), int(mask)
+        warps = [self.mask[k : k + 32] for k in range(0, self.n, 32)]
+        assert all(w.all() or not w.any() for w in warps), "shuffle in divergent code"
+        self.steps["shuffle"] += 1
+        partner = np.arange(self.n) ^ m
+        ok = (partner < self.n) & (partner // 32 == np.arange(self.n) // 32)
+        return np.where(ok, x[np.where(ok, partner, 0)], x)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""T.Parallel nests to per-thread code.
+
+The loop layout says which iterations a thread runs: register slot r of thread t is one iteration. The nest becomes one loop
+over groups of `width` slots (unrolled by the device compiler, so that every register index is a constant), and inside a group
+
+    loads     vectors from memory into a few registers, widest first (16 bytes where addresses allow)
+    body      the user's scalar code, slot by slot
+    stores    vectors to memory, casts to narrow types included (packed conversions)
+
+where a loop of one plain copy is a single vector statement. What cannot be a vector stays in the scalar body, so irregular
+code is never wrong, only slower. Invariants checked here: a thread holds every fragment element that it touches, in a register
+that does not depend on the thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import ir, tirx
+
+from tilelang.ir import attrs
+from tilelang.ir.stmts import as_stmt, const_int, dtype_of, substitute
+from tilelang.layout import loads
+from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, const
+from tilelang.transform.lower.numeric import Unknown, mentions
+from tilelang.transform.lower.slots import Slots, register_of, slots_of
+from tilelang.transform.lower.translate import Translator, guarded, unrolled
+from tilelang.transform.lower.vectorize import Plan, plan_vectors
+
+__all__ = ["lower_parallel"]
+
+MAX_UNROLL = 64  # iterations of a loop without registers that are still unrolled
+
+
+def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
+    """Per-thread code of a laid out T.Parallel nest.
+
+    Raises LoweringError when the nest has no layout, its extents are symbolic, or its fragments do not match the layout.
+    """
+    variables, body = _nest(loop)
+    text = loop.annotations.get(attrs.LAYOUT)
+    if text is None:
+        raise LoweringError("a parallel loop has no layout", loop.span)
+    layout = loads(str(text))
+    slots = slots_of(layout, ctx.threads)
+    for var, extent in zip(variables, layout.shape, strict=True):
+        ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)
+    asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0))
+    plan = plan_vectors(ctx, slots, variables, body, asked)
+    return _Emitter(ctx, slots, variables, body, plan).emit()
+
+
+def _range(extent: int, dtype: str) -> Any:
+    return ir.Range.from_min_extent(const(0, dtype), const(extent, dtype))
+
+
+def _nest(loop: Any) -> tuple[list[Any], Stmt]:
+    """(loop variables, body with all loops starting at 0)."""
+    depth = int(loop.annotations.get(attrs.PARALLEL, 1))
+    variables, starts, body = [], {}, loop
+    for _ in range(depth):
+        if not isinstance(body, tirx.For) or body.kind != tirx.ForKind.PARALLEL:
+            raise LoweringError("a parallel nest is not perfectly nested", loop.span)
+        if const_int(body.extent) is None:
+            raise LoweringError("a parallel loop needs a compile-time extent", loop.span)
+        if const_int(body.min) != 0:
+            starts[body.loop_var] = body.loop_var + body.min
+        variables.append(body.loop_var)
+        body = body.body
+    return variables, substitute(body, starts)
+
+
+class _Emitter:
+    """Builds the loop over slot groups. In constant mode the groups are written out one by one, each with constant registers."""
+
+    def __init__(self, ctx: LowerContext, slots: Slots, variables: list[Any], body: Stmt, plan: Plan) -> None:
+        self.ctx, self.slots, self.variables, self.body, self.plan = ctx, slots, variables, body, plan
+        self.group = tirx.Var("r", "int32")
+
+    def emit(self) -> Stmt:
+        groups = self.slots.count // self.plan.width
+        if groups == 1:
+            return self._group(const(0), 0)
+        try:
+            body = self._group(self.group, None)
+        except Unknown:  # registers without a digit form: constants instead
+            return as_stmt([self._group(const(g), g) for g in range(groups)])
+        if self.plan.fragments or groups <= MAX_UNROLL:
+            return unrolled(self.group, groups, body)
+        return tirx.For(
+            self.group, const(0), const(groups), tirx.ForKind.SERIAL, body, annotations={"pragma_unroll": 8}
+        )
+
+    def _group(self, group: Expr, only: int | None) -> Stmt:
+        """Code of slot group `group`; `only` is its number where it is known."""
+        ctx, layout, width = self.ctx, self.slots.layout, self.plan.width
+        slot = group * width if width > 1 else group
+        slot = ctx.analyzer.simplify(slot) if only is not None else slot
+        index, valid = layout.locate(bounds=False, thread=ctx.thread, reg=slot)
+        out: list[Stmt] = []
+        base: dict[Any, Expr] = {}
+        for var, x in zip(self.variables, index, strict=True):
+            x = const(x) if isinstance(x, int) else x
+            here = tirx.Var(var.name, dtype_of(var))
+            out.append(tirx.Bind(here, tirx.Cast(dtype_of(var), x) if dtype_of(x) != dtype_of(var) else x))
+            base[var] = here
+        owner = self._owner(slot)
+        conditions = self._validity(valid)
+        if owner and not self.plan.fragments and not self.plan.locals:
+            conditions, owner = conditions + owner, []
+
+        def at_lane(lane: Expr) -> Translator:
+            """Translates for slot `lane` of the group."""
+            places = dict(base)
+            if self.plan.varying is not None and const_int(lane) != 0:
+                places[self.plan.varying] = base[self.plan.varying] + lane
+            return Translator(ctx, self._registers(only, lane), places, owner)
+
+        return as_stmt([*out, guarded(conditions, self.plan.emit(at_lane))])
+
+    def _registers(self, only: int | None, lane: Any) -> Any:
+        """The function from a fragment access to its register."""
+
+        def registers(buffer: Any, indices: Sequence[Expr], ranges: dict[Any, int]) -> Expr:
+            layout = self.ctx.layout(buffer)
+            used = {v: n for v, n in ranges.items() if any(_uses(x, v) for x in indices)}
+            slots = self.slots
+            if only is not None and slots.count > self.plan.width:
+                low = only * self.plan.width
+                part = slice(low, low + self.plan.width)
+                slots = Slots(slots.layout, slots.threads, tuple(x[:, part] for x in slots.index), slots.valid[:, part])
+            found = register_of(layout, slots, self.plan.width, self.variables, indices, used, buffer.name)
+            at = found(self.group if only is None else 0, lane, *used)
+            return const(at) if isinstance(at, int) else at
+
+        return registers
+
+    def _owner(self, slot: Expr) -> list[Expr]:
+        """Conditions that pick one of the threads that run the same iteration."""
+        if not self.slots.replicated:
+            return []
+        layout = self.slots.layout
+        if not hasattr(layout, "inverse"):
+            raise LoweringError(f"an irregular loop layout cannot be replicated: {layout}")
+        off = dict(layout.offset)
+        place = {"thread": self.ctx.thread, "reg": slot}
+        rep = layout.inverse.apply(*(place[a] - off[a] if off.get(a) else place[a] for a in layout.axes))["rep"]
+        return [] if isinstance(rep, int) else [rep == 0]
+
+    def _validity(self, valid: Any) -> list[Expr]:
+        """The condition for the group to hold iterations; empty when it always does or when only registers are touched."""
+        if bool(np.all(self.slots.valid)):
+            return []
+        out = []
+        if not isinstance(valid, bool):
+            out.append(valid)
+        span = self.slots.layout.span("thread")
+        low = dict(self.slots.layout.offset).get("thread", 0)
+        if low:
+            out.append(self.ctx.thread >= low)
+        if low + span < self.slots.threads:
+            out.append(self.ctx.thread < low + span)
+        return out
+
+
+def _uses(expr: Expr, var: Any) -> bool:
+    return mentions(expr, {var})

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Per-thread scalar code from code over logical buffers: every access gets its flat place, every global access its bounds.
+
+* shared element -> flat shared buffer, address by the layout;
+* fragment element -> register of the executing thread (`registers` decides which);
+* global element -> as written; a read out of range gives 0, a write out of range is skipped, unless the index is proved.
+
+Conditions on the path (`if`, `if_then_else`) help the proofs. `owner` guards stores to memory and calls with effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from tilelang.ir.stmts import const_int, dtype_of
+from tilelang.support.errors import InternalError, UserError
+from tilelang.transform.lower.context import Expr, LowerContext, Stmt, const, is_fragment, is_global, is_shared
+from tilelang.transform.lower.numeric import Unknown
+
+__all__ = ["Translator", "conjunction", "guarded", "lower_scalar", "unrolled", "zero"]
+
+Registers = Callable[[Any, Sequence[Expr], dict[Any, int]], Expr]
+
+
+def conjunction(conditions: Sequence[Expr]) -> Expr | None:
+    """All of the conditions; None when there are none."""
+    return tirx.all(*conditions) if conditions else None
+
+
+def guarded(conditions: Sequence[Expr], body: Stmt) -> Stmt:
+    return tirx.IfThenElse(tirx.all(*conditions), body, None, span=body.span) if conditions else body
+
+
+def unrolled(var: Any, extent: int, body: Stmt) -> Stmt:
+    """A loop that stays a loop in the text and is unrolled by the device compiler."""
+    return tirx.For(var, const(0), const(extent), tirx.ForKind.SERIAL, body, annotations={"pragma_unroll": True})
+
+
+def zero(dtype: str) -> Expr:
+    return tirx.const(0.0 if dtype.startswith(("float", "bfloat")) else 0, dtype)
+
+
+def _reads(expr: Expr) -> bool:
+    """Does the value depend on memory or a call? Then no later proof may use its text."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expr, ((ir.TensorLoad, ir.Call), found.append))
+    return bool(found)
+
+
+class Translator:
+    """Rewrites expressions and statements; `substitution` replaces variables after indices have been understood."""
+
+    def __init__(
+        self,
+        ctx: LowerContext,
+        registers: Registers,
+        substitution: dict[Any, Expr] | None = None,
+        owner: Sequence[Expr] = (),
+    ) -> None:
+        self.ctx = ctx
+        self.registers = registers
+        self.substitution = substitution or {}
+        self.owner = list(owner)
+        self.ranges: dict[Any, int] = dict(ctx.extents)  # loop variables with constant extent in scope
+        self.unroll: set[Any] = set()  # serial loop variables that index registers
+        self.replaced: dict[int, Expr] = {}  # loads that have been done already, by node identity
+        self.failure: Exception | None = None  # raised in a callback: the engine would turn it into a RuntimeError
+        handlers = {
+            ir.TensorLoad: self._load,
+            tirx.BufferStore: self._store,
+            ir.Call: self._call,
+            tirx.IfThenElse: self._if,
+            tirx.For: self._for,
+            tirx.Bind: self._bind,
+            tirx.Evaluate: self._evaluate,
+            ir.Var: lambda v, _m: self.substitution.get(v, v),
+        }
+        self._callbacks = [(types, self._catching(fn)) for types, fn in handlers.items()]
+
+    def __call__(self, node: Any) -> Any:
+        """The translated statement or expression."""
+        try:
+            return tvm_ffi.structural_mutate(node, self._callbacks)
+        except (RuntimeError, ValueError) as error:
+            if self.failure is not None and self.failure is not error:
+                raise self.failure from None
+            raise
+
+    def _catching(self, fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def call(node: Any, mutator: Any) -> Any:
+            try:
+                return fn(node, mutator)
+            except (InternalError, UserError, Unknown) as error:
+                self.failure = error
+                raise
+
+        return call
+
+    # -- places
+    def bounds(self, buffer: Any, indices: Sequence[Expr]) -> list[Expr]:
+        """Conditions, in the original variables, under which a global element exists and that are not proved."""
+        out = []
+        if not is_global(buffer):
+            return out
+        for x, n in zip(indices, buffer.ty.shape, strict=True):
+            value, limit = const_int(x), const_int(n)
+            if value is not None and value >= 0 and limit is not None and value < limit:
+                continue
+            if not self.ctx.analyzer.can_prove(x >= 0):
+                out.append(x >= 0)
+            if not self.ctx.analyzer.can_prove(x < n):
+                out.append(x < n)
+        return out
+
+    def place(self, buffer: Any, indices: Sequence[Expr]) -> tuple[Any, list[Expr]]:
+        """(flat buffer, translated indices)."""
+        if is_fragment(buffer):
+            return self.ctx.register_file(buffer), [self.registers(buffer, indices, self.ranges)]
+        new = [self(x) for x in indices]
+        if is_shared(buffer) and buffer in self.ctx.shared:
+            return self.ctx.shared[buffer], [self.ctx.shared_index(buffer, new)]
+        return buffer, new
+
+    # -- expressions
+    def _load(self, load: Any, _mutator: Any) -> Expr:
+        if load.id_ in self.replaced:
+            return self.replaced[load.id_]
+        conditions = [self(c) for c in self.bounds(load.source, load.indices)]
+        buffer, indices = self.place(load.source, load.indices)
+        value = tirx.BufferLoad(buffer, indices, span=load.span)
+        return tirx.if_then_else(tirx.all(*conditions), value, zero(dtype_of(load))) if conditions else value
+
+    def _call(self, call: Any, mutator: Any) -> Expr:
+        name = getattr(call.op, "name", "")
+        if name == "prim.if_then_else":
+            condition = self(call.args[0])
+            with self.ctx.analyzer.constraint_scope(call.args[0]):
+                yes = self(call.args[1])
+            with self.ctx.analyzer.constraint_scope(tirx.Not(call.args[0])):
+                no = self(call.args[2])
+            return tirx.if_then_else(condition, yes, no)
+        if name == "tirx.address_of" and isinstance(call.args[0], ir.TensorLoad):
+            load = call.args[0]
+            buffer, indices = self.place(load.source, load.indices)
+            return tirx.address_of(tirx.BufferLoad(buffer, indices))
+        return mutator.default_mutate(call)
+
+    # -- statements
+    def _store(self, store: Any, _mutator: Any) -> Stmt:
+        buffer, indices = self.place(store.buffer, store.indices)
+        new = tirx.BufferStore(buffer, self(store.value), indices, span=store.span)
+        conditions = [self(c) for c in self.bounds(store.buffer, store.indices)]
+        if is_global(store.buffer) or is_shared(store.buffer):
+            conditions = self.owner + conditions
+        return guarded(conditions, new)
+
+    def _if(self, stmt: Any, _mutator: Any) -> Stmt:
+        condition = self(stmt.condition)
+        with self.ctx.analyzer.constraint_scope(stmt.condition):
+            then = self(stmt.then_case)
+        orelse = None
+        if stmt.else_case is not None:
+            with self.ctx.analyzer.constraint_scope(tirx.Not(stmt.condition)):
+                orelse = self(stmt.else_case)
+        return tirx.IfThenElse(condition, then, orelse, span=stmt.span)
+
+    def _for(self, loop: Any, _mutator: Any) -> Stmt:
+        extent = const_int(loop.extent)
+        if extent is not None and const_int(loop.min) == 0 and loop.step is None:
+            self.ranges[loop.loop_var] = extent
+        self.ctx.analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent), allow_override=True)
+        low, high = self(loop.min), self(loop.extent)
+        body = self(loop.body)
+        notes = dict(loop.annotations)
+        if loop.loop_var in self.unroll and loop.kind == tirx.ForKind.SERIAL:
+            notes = {**notes, "pragma_unroll": True}
+        return tirx.For(loop.loop_var, low, high, loop.kind, body, loop.thread_binding, notes, loop.step, loop.span)
+
+    def _bind(self, stmt: Any, _mutator: Any) -> Stmt:
+        if str(getattr(stmt.var.ty, "dtype", "")).startswith("int") and not _reads(stmt.value):
+            self.ctx.analyzer.bind(stmt.var, stmt.value, allow_override=True)
+        return tirx.Bind(stmt.var, self(stmt.value), span=stmt.span)
+
+    def _evaluate(self, stmt: Any, _mutator: Any) -> Stmt:
+        """A call for its effects: done once, and only where the global elements it addresses exist."""
+        if not isinstance(stmt.value, ir.Call):
+            return stmt
+        conditions: list[Expr] = []
+
+        def address(call: Any) -> None:
+            if getattr(call.op, "name", "") == "tirx.address_of" and isinstance(call.args[0], ir.TensorLoad):
+                conditions.extend(self.bounds(call.args[0].source, call.args[0].indices))
+
+        tvm_ffi.structural_walk(stmt.value, (ir.Call, address))
+        new = tirx.Evaluate(self(stmt.value), span=stmt.span)
+        return guarded(self.owner + [self(c) for c in conditions], new)
+
+
+# -- code outside T.Parallel: executed by all threads ----------------------------------------------------------------------
+class _Scalar(Translator):
+    """Every thread runs the statement; a fragment element is stored by the threads that hold it."""
+
+    def __init__(self, ctx: LowerContext) -> None:
+        super().__init__(ctx, self._register)
+
+    def _register(self, buffer: Any, indices: Sequence[Expr], _ranges: dict[Any, int]) -> Expr:
+        at = self.ctx.layout(buffer).apply(*[self(x) for x in indices])["reg"]
+        return const(at) if isinstance(at, int) else at
+
+    def _store(self, store: Any, mutator: Any) -> Stmt:
+        new = super()._store(store, mutator)
+        if not is_fragment(store.buffer):
+            return new
+        layout = self.ctx.layout(store.buffer)
+        index = [self(x) for x in store.indices]
+        reg = layout.apply(*index)["reg"]
+        here, valid = layout.locate(thread=self.ctx.thread, reg=reg)
+        conditions = [] if isinstance(valid, bool) and valid else [valid]
+        conditions += [a == b for a, b in zip(here, index, strict=True)]
+        conditions = [c for c in map(self.ctx.analyzer.simplify, conditions) if const_int(c) != 1]
+        return guarded(conditions, new)
+
+
+def lower_scalar(stmt: Stmt, ctx: LowerContext) -> Stmt:
+    """A statement outside T.Parallel with its accesses translated.
+
+    A read of a fragment element gives the thread's own register: it is meaningful where the thread holds the element.
+    """
+    return _Scalar(ctx)(stmt)
