@@ -22,20 +22,23 @@ from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, NUM_STAGES, SHARED_DYN, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
+from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch
 
 __all__ = ["plan_copies"]
 
 
-def plan_copies(func: Any, arch: Arch, notes: list[str] | None = None) -> Any:
+def plan_copies(func: Any, arch: Arch, options: CompileOptions | None = None, notes: list[str] | None = None) -> Any:
     """The function with `via` on every copy. `notes` collects why a copy is not a TMA transfer."""
-    return map_kernels(func, lambda kernel: _Planner(kernel, arch, notes if notes is not None else []).run())
+    options, notes = options or CompileOptions(), notes if notes is not None else []
+    return map_kernels(func, lambda kernel: _Planner(kernel, arch, options, notes).run())
 
 
 @dataclass
 class _Planner:
     kernel: Kernel
     arch: Arch
+    options: CompileOptions
     notes: list[str]
     staging: list[Any] = field(default_factory=list)
 
@@ -43,6 +46,7 @@ class _Planner:
         self.written = {b for b in written_in(self.kernel.body) if b.ty.storage_scope == GLOBAL}
         ops = [TileOp.from_stmt(s) for s in walk_list(self.kernel.body)]
         self.has_mma = any(op is not None and op.name == "gemm" and op.attrs["inst"] in ("wgmma", "mma") for op in ops)
+        self.tma = self.arch.tma and self.options.tma
         self.obstacles = self.find_loads()
         body = self.plan(self.kernel.body, pipelined=False)
         return self.kernel.with_body([*self.staging, *body])
@@ -55,13 +59,23 @@ class _Planner:
             op = TileOp.from_stmt(site.stmt)
             if op is None or op.name != "copy" or not _is_load(op):
                 continue
-            why = tma_obstacle(op, self.written) if self.arch.tma else f"{self.arch.name} has no copy engine"
-            why = why or producer_obstacle(site, op["dst"].source, op["src"].source, self.kernel)
+            why = tma_obstacle(op, self.written) if self.tma else f"{self.arch.name} has no copy engine, or it is switched off"
+            why = why or self.role_obstacle() or producer_obstacle(site, op["dst"].source, op["src"].source, self.kernel)
             out[site.stmt] = why
             pipelined |= why is None and any(_stages(s) > 0 for s in site.path)
         if not pipelined:  # a producer pays only when it can run ahead in a loop
             out = {k: v or "no pipelined loop loads by TMA" for k, v in out.items()}
         return out
+
+    def role_obstacle(self) -> str | None:
+        """Why this kernel cannot have a producer warp."""
+        if self.options.warp_specialize is False:
+            return "warp specialisation is switched off"
+        if self.kernel.threads % 32 or self.kernel.axis("threadIdx.y") is not None:
+            return f"{self.kernel.threads} threads are not whole warps along threadIdx.x"
+        if self.kernel.threads > self.arch.max_threads - 128:
+            return f"{self.kernel.threads} threads leave no room for a producer"
+        return None
 
     def plan(self, stmts: list[Any], pipelined: bool) -> list[Any]:
         out: list[Any] = []
@@ -81,7 +95,7 @@ class _Planner:
         if scopes == (FRAGMENT, GLOBAL):
             return self.stage_store(op) or [_with_via(op, "loop")]
         if scopes[0] in SHARED_SCOPES and scopes[1] == GLOBAL:
-            bad = tma_obstacle(op, self.written) if self.arch.tma else "no copy engine"
+            bad = tma_obstacle(op, self.written) if self.tma else "no copy engine"
             return [_with_via(op, "loop" if bad else "tma_store")]
         if not _is_load(op):
             return [_with_via(op, "loop")]
@@ -94,6 +108,7 @@ class _Planner:
     def can_cp_async(self, op: TileOp) -> bool:
         return (
             self.arch.cp_async
+            and self.options.cp_async
             and op.attrs["prefer"] in ("", "cp_async")
             and dtype_of(op["src"].source) == dtype_of(op["dst"].source)
             and op["src"].source not in self.written
@@ -104,7 +119,7 @@ class _Planner:
         """A 16-bit accumulator tile goes through shared memory: stmatrix, then one TMA store per box."""
         src, dst = op["src"], op["dst"]
         extents = tile_extents(src)
-        if not (self.arch.tma and self.has_mma and bits_of(dst.source) == 16 and extents and len(extents) == 2):
+        if not (self.tma and self.has_mma and bits_of(dst.source) == 16 and extents and len(extents) == 2):
             return []
         if extents[0] % 16 or extents[1] % 16:
             return []

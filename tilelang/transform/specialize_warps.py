@@ -26,10 +26,11 @@ from tilelang.analysis.effects import touches
 from tilelang.analysis.copies import bits_of
 from tilelang.ir.attrs import BARRIER_SCOPE, FRAGMENT, LAYOUT, MIN_BLOCKS, NUM_STAGES, RING, ROLE, VAR
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, buffers_in, dtype_of, map_kernels, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, map_kernels, shape_of, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout import loads as load_layout
 from tilelang.target.arch import Arch
+from tilelang.transform.versions import read_version, versioned_region
 
 __all__ = ["Roles", "specialize_warps"]
 
@@ -198,7 +199,7 @@ class _Specializer:
         out.append(device_op("mbar_expect_tx", tirx.address_of(ring.full[stage]), ring.bytes))
         for s in ring.loads:
             op = TileOp.from_stmt(s)
-            dst = _versioned_region(op["dst"], self.versions, stage)
+            dst = versioned_region(op["dst"], self.versions, stage)
             operands = {"src": op["src"], "dst": dst, "barrier": ring.full[stage]}
             out.append(make_tile_op("tma_load", operands, {"eviction_policy": op.attrs["eviction_policy"]}, op.span))
         return out
@@ -221,7 +222,7 @@ class _Specializer:
             return out
         stage, _ = self.cursor(home, "consumer")
         mine = {b: self.versions[b] for ring in home.rings for s in ring.loads for b in [TileOp.from_stmt(s)["dst"].source]}
-        return [_read_version(s, mine, stage) for s in out] + self.advance(home, "consumer")
+        return [read_version(s, mine, stage) for s in out] + self.advance(home, "consumer")
 
     def acquire(self, home: _Home, ring: _Ring, stmt: Any) -> Any:
         stage, phase = self.cursor(home, "consumer")
@@ -305,24 +306,6 @@ def _is_load(stmt: Any) -> bool:
 
 def _var(name: str) -> Any:
     return tirx.decl_buffer((1,), "int32", name, scope=VAR, layout=None)
-
-
-def _versioned_region(region: Any, versions: dict[Any, Any], stage: Any) -> Any:
-    return tirx.BufferRegion(versions[region.source], [ir.Range.from_min_extent(stage, tirx.const(1, "int32")), *region.region])
-
-
-def _read_version(stmt: Any, versions: dict[Any, Any], stage: Any) -> Any:
-    """The statement with every access to a ring buffer in the slot of `stage`."""
-
-    def load(n: Any) -> Any:
-        return tirx.BufferLoad(versions[n.source], [stage, *n.indices]) if n.source in versions else n
-
-    def region(n: Any) -> Any:
-        return _versioned_region(n, versions, stage) if n.source in versions else n
-
-    if not (buffers_in(stmt) & set(versions)):
-        return stmt
-    return tvm_ffi.structural_map(stmt, [(ir.TensorLoad, load), (ir.TensorRegion, region)])
 
 
 def _drop_unused_binds(stmts: list[Any]) -> list[Any]:

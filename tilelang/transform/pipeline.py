@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiler, top to bottom: every pass in order, with the reason it stands there.
+
+`lower(func, arch)` takes a tile program to a device function. The levels between are described in
+docs/decisions/001-levels-of-the-ir.md; `stop_after` names the one to stop at. Passes are plain functions PrimFunc -> PrimFunc;
+what they need beside the function is in `Context`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.support.options import CompileOptions
+from tilelang.target.arch import Arch, arch_of
+from tilelang.transform.expand_elementwise import expand_elementwise
+from tilelang.transform.fold_clear import fold_clear
+from tilelang.transform.infer_layouts import infer_layouts
+from tilelang.transform.insert_sync import insert_sync
+from tilelang.transform.lower_tile_ops import lower_tile_ops
+from tilelang.transform.pipeline_async_copies import pipeline_async_copies
+from tilelang.transform.plan_arena import plan_arena
+from tilelang.transform.plan_copies import plan_copies
+from tilelang.transform.plan_gemms import plan_gemms
+from tilelang.transform.plan_stages import plan_stages
+from tilelang.transform.rasterize_blocks import rasterize_blocks
+from tilelang.transform.schedule_gemms import schedule_gemms
+from tilelang.transform.specialize_warps import specialize_warps
+
+__all__ = ["LEVELS", "PIPELINE", "Context", "Pass", "lower"]
+
+LEVELS = ("tir", "laid-out", "scheduled", "device")
+
+
+@dataclass
+class Context:
+    """What passes share besides the function: the machine, the user's options, and what they have to tell."""
+
+    arch: Arch
+    options: CompileOptions = field(default_factory=CompileOptions)
+    notes: list[str] = field(default_factory=list)  # performance notes, in the order of the passes
+    seconds: dict[str, float] = field(default_factory=dict)  # time of each pass
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step. `run(func, context)` returns the new function; `why` says why it stands where it stands."""
+
+    name: str
+    run: Callable[[Any, Context], Any]
+    why: str
+
+
+PIPELINE: dict[str, tuple[Pass, ...]] = {
+    "tir": (),
+    "laid-out": (
+        Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "first: everything after it reads block indices"),
+        Pass("plan_gemms", lambda f, c: plan_gemms(f, c.arch), "the instruction decides which layouts and copies are possible"),
+        Pass("fold_clear", lambda f, c: fold_clear(f), "while a clear is still one statement"),
+        Pass("plan_copies", lambda f, c: plan_copies(f, c.arch, c.options, c.notes), "knows which tiles gemms read and write"),
+        Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
+        Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),
+    ),
+    "scheduled": (
+        Pass("plan_stages", plan_stages, "layouts fix the bytes of a stage"),
+        Pass("specialize_warps", lambda f, c: specialize_warps(f, c.arch), "TMA rings and roles"),
+        Pass("pipeline_async_copies", lambda f, c: pipeline_async_copies(f), "what the producer did not take"),
+        Pass("schedule_gemms", lambda f, c: schedule_gemms(f), "waits go in front of the releases that rings placed"),
+        Pass("plan_arena", lambda f, c: plan_arena(f, c.options.reuse_shared), "versions are known; sharing of bytes makes conflicts"),
+        Pass("insert_sync", lambda f, c: insert_sync(f), "last at this level: sees every access and every overlap"),
+    ),
+    "device": (Pass("lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch), "nothing is left to choose"),),
+}
+
+
+def lower(
+    func: Any, arch: Arch | str, options: CompileOptions | None = None, stop_after: str = "device", context: Context | None = None
+) -> Any:
+    """The function at level `stop_after` (one of LEVELS). `context`, when given, collects notes and times.
+
+    Raises UserError for programs that cannot be compiled; `ValueError` for an unknown level.
+    """
+    if stop_after not in LEVELS:
+        raise ValueError(f"no level {stop_after!r}; there are {', '.join(LEVELS)}")
+    ctx = context or Context(arch_of(arch) if isinstance(arch, str) else arch, options or CompileOptions())
+    for level in LEVELS[: LEVELS.index(stop_after) + 1]:
+        for step in PIPELINE[level]:
+            start = time.perf_counter()
+            func = step.run(func, ctx)
+            ctx.seconds[step.name] = time.perf_counter() - start
+    return func
+
+

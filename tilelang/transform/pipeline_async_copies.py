@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs cp.async copies of a pipelined loop `stages - 1` iterations ahead of their use.
+
+Before:  for k in [0, n): As[..] = A[k] (async); use(As)
+After:   for s in [0, stages - 1): if s < n: As[s] = A[s]; commit
+         for k in [0, n): wait(stages - 2); barrier; if k + stages - 1 < n: As[(k + stages - 1) % stages] = A[..]; commit; use(As[k % stages])
+         wait(0)
+
+Requires: level 2; async copies are T.Parallel nests marked ASYNC_COPY.
+Ensures:  such copies have versions (RING: insert_sync leaves their writes to the commit groups and the barrier here); those that
+          cannot run ahead lose the mark and stay synchronous.
+Does not: touch loops whose loads a producer warp took.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.analysis.effects import touches
+from tilelang.analysis.loads import load_sites, producer_obstacle
+from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, PARALLEL, RING
+from tilelang.ir.device_ops import device_op
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, const_int, dtype_of, map_kernels, rebuild, shape_of, substitute, with_bodies
+from tilelang.ir.tile_ops import make_tile_op
+from tilelang.transform.versions import read_version, write_version
+
+__all__ = ["pipeline_async_copies"]
+
+
+def pipeline_async_copies(func: Any) -> Any:
+    """The function with software-pipelined cp.async copies."""
+    return map_kernels(func, lambda kernel: _Pipeliner(kernel).run())
+
+
+class _Pipeliner:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.versions: dict[Any, Any] = {}
+        self.ahead: set[Any] = set()
+        for site in load_sites(kernel.body):
+            if not _is_async(site.stmt):
+                continue
+            src, dst = _ends(site.stmt)
+            if site.loop is not None and _stages(site.loop) > 1 and producer_obstacle(site, dst, src, kernel) is None:
+                self.ahead.add(site.stmt)
+                shape = (_stages(site.loop), *shape_of(dst))
+                self.versions[dst] = tirx.decl_buffer(shape, dtype_of(dst), dst.name, scope=dst.ty.storage_scope, layout=None)
+
+    def run(self) -> Kernel:
+        body = self.walk(self.kernel.body)
+        return self.kernel.with_body(rebuild(body, self.finish))
+
+    def finish(self, stmt: Any) -> Any:
+        if isinstance(stmt, tirx.AllocBuffer) and stmt.buffer in self.versions:
+            return tirx.AllocBuffer(self.versions[stmt.buffer], {**dict(stmt.annotations), RING: 1}, span=stmt.span)
+        return stmt
+
+    def walk(self, stmts: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        for stmt in stmts:
+            if isinstance(stmt, tirx.For) and any(s in self.ahead for s in bodies(stmt)[0]):
+                out += self.pipeline(stmt)
+            elif _is_async(stmt):
+                out.append(_synchronous(stmt))
+            else:
+                inner = bodies(stmt)
+                out.append(with_bodies(stmt, [self.walk(b) for b in inner]) if inner else stmt)
+        return out
+
+    def pipeline(self, loop: Any) -> list[Any]:
+        stages, k = _stages(loop), loop.loop_var
+        (body,) = bodies(loop)
+        loads = [s for s in body if s in self.ahead]
+        binds = [s for s in body if isinstance(s, tirx.Bind)]
+        rest = self.walk([s for s in body if s not in self.ahead])
+        mine = {_ends(s)[1]: self.versions[_ends(s)[1]] for s in loads}
+        count = tirx.const(stages, "int32")
+
+        def fetch(iteration: Any, slot: Any) -> Any:
+            fresh = {b.var: tirx.Var(b.var.name, b.var.ty) for b in binds}
+            code = [substitute(s, {k: loop.min + iteration, **fresh}) for s in (*binds, *loads)]
+            code = [tirx.Bind(fresh[b.var], s.value) for b, s in zip(binds, code, strict=False)] + code[len(binds) :]
+            return tirx.IfThenElse(iteration < loop.extent, as_stmt([write_version(s, mine, slot) for s in code]), None)
+
+        step = k - loop.min if const_int(loop.min) != 0 else k
+        head: list[Any] = []
+        for s in range(stages - 1):
+            head += [fetch(tirx.const(s, "int32"), tirx.const(s, "int32")), device_op("cp_async_commit")]
+        ahead = step + (stages - 1)
+        inside = [
+            device_op("cp_async_wait", pending=stages - 2),
+            make_tile_op("sync_threads", {}, {}, loop.span),
+            fetch(ahead, tirx.floormod(ahead, count)),
+            device_op("cp_async_commit"),
+            *(read_version(s, mine, tirx.floormod(step, count)) for s in rest),
+        ]
+        tail = [device_op("cp_async_wait", pending=0), make_tile_op("sync_threads", {}, {}, loop.span)]
+        return [*head, with_bodies(loop, [inside]), *tail]
+
+
+def _is_async(stmt: Any) -> bool:
+    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations and ASYNC_COPY in stmt.annotations
+
+
+def _ends(nest: Any) -> tuple[Any, Any]:
+    """(source, destination) of a copy nest."""
+    found = touches(nest)
+    return next(t.buffer for t in found if not t.write), next(t.buffer for t in found if t.write)
+
+
+def _stages(loop: Any) -> int:
+    return int(loop.annotations.get(NUM_STAGES, 0))
+
+
+def _synchronous(nest: Any) -> Any:
+    notes = {k: v for k, v in dict(nest.annotations).items() if k != ASYNC_COPY}
+    return tirx.For(nest.loop_var, nest.min, nest.extent, nest.kind, nest.body, nest.thread_binding, notes, nest.step, nest.span)
