@@ -19,6 +19,7 @@ from tilelang.target.arch import arch_of
 __all__ = ["compile_module"]
 
 _PIPELINE = "tilelang_relax"
+_DEVICE_CONVENTION = 2  # tirx CallingConv::kDeviceKernelLaunch
 
 
 def compile_module(mod: tvm.IRModule, target: Any = "cpu") -> Any:
@@ -52,12 +53,29 @@ def _pipeline() -> tuple[Any, Any, Any]:
 
 
 def _own_passes(kind: str) -> Any:
-    """The pass list of this project for a target kind."""
+    """The passes of this project for functions that are lowered already, down to the packed calling convention."""
     if kind == "cpu":
-        from tilelang.codegen.cpu import CPU_PIPELINE as NAME
-    else:
-        from tilelang.codegen.cuda import CUDA_PIPELINE as NAME
-    return compilation_pipeline.get_tir_pipeline(NAME)[0]
+        import tilelang.codegen.cpu  # registers the pipeline
+
+        assert tilelang.codegen.cpu is not None
+        return compilation_pipeline.get_tir_pipeline("tilelang_cpu")[0]
+    from tilelang.codegen.cuda import tl_passes
+    from tilelang.codegen.device_text import register_device_text
+
+    register_device_text()
+    t = tvm.tirx.transform
+    return tvm.ir.transform.Sequential(
+        [*tl_passes(), _lower_addresses, t.MakePackedAPI(), t.FP8StorageLegalize(), t.BF16StorageLegalize()]
+    )
+
+
+@tvm.tirx.transform.prim_func_pass(opt_level=0, name="tl.LowerSharedAddresses")
+def _lower_addresses(func: Any, _mod: Any, _ctx: Any) -> Any:
+    """Shared addresses as base + bytes, in device functions only."""
+    from tilelang.codegen.legalize import lower_shared_addresses
+
+    is_device = int(func.attrs.get("calling_conv", 0)) == _DEVICE_CONVENTION
+    return lower_shared_addresses(func) if is_device else func
 
 
 compilation_pipeline.register_tir_pipeline(_PIPELINE, _pipeline)
