@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory inside a kernel: shared tiles, register tiles, per-thread arrays and variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.ir import attrs
+from tilelang.language import errors
+from tilelang.tir_builder.builder import Builder
+from tilelang.tir_builder.dtypes import as_dtype, cast_to
+from tilelang.tir_builder.specs import as_shape
+from tilelang.tir_builder.values import as_expr
+
+__all__ = ["alloc_fragment", "alloc_local", "alloc_shared", "alloc_var"]
+
+
+def _alloc(function: str, default: str, shape: Any, dtype: Any, scope: str) -> Any:
+    builder = Builder.current(function)
+    if builder.launch is None:
+        raise errors.NoKernel(name=function)
+    return builder.alloc(builder.hint(default), as_shape(shape), str(as_dtype(dtype)), scope)
+
+
+def alloc_shared(shape: Any, dtype: Any, scope: str = attrs.SHARED_DYN) -> Any:
+    """A tile in shared memory, visible to all threads of the block. `shape` may be one int."""
+    if as_dtype(dtype) == "bool":
+        scope = attrs.SHARED
+    if scope not in attrs.SHARED_SCOPES:
+        raise errors.BadChoice(what="scope", value=scope, choices=", ".join(sorted(attrs.SHARED_SCOPES)), arg="scope")
+    return _alloc("alloc_shared", "shared", shape, dtype, scope)
+
+
+def alloc_fragment(shape: Any, dtype: Any, scope: str = attrs.FRAGMENT) -> Any:
+    """A tile in the registers of the block; which thread holds which element is the compiler's choice."""
+    return _alloc("alloc_fragment", "fragment", shape, dtype, scope)
+
+
+def alloc_local(shape: Any, dtype: Any, scope: str = attrs.LOCAL) -> Any:
+    """An array that each thread has for itself."""
+    return _alloc("alloc_local", "local", shape, dtype, scope)
+
+
+def alloc_var(dtype: Any, *args: Any, scope: str = attrs.VAR, init: Any = None) -> Any:
+    """A variable of each thread: reading the name gives its value, `name = expr` stores to it.
+
+    `T.alloc_var("int32", 0)` or `init=0` stores an initial value; without one the content is undefined.
+    """
+    builder = Builder.current("alloc_var")
+    if builder.launch is None:
+        raise errors.NoKernel(name="alloc_var")
+    values = [a for a in args if not isinstance(a, str)]
+    if len(values) + (init is not None) > 1:
+        raise errors.DuplicateInit()
+    scope = next((a for a in args if isinstance(a, str)), scope)
+    kind = str(as_dtype(dtype))
+    cell = builder.alloc_var(builder.hint("var"), kind, scope)
+    first = values[0] if values else init
+    if first is not None:
+        builder.store(cell.source, cast_to(as_expr(first), kind), [tirx.const(0, "int32")])
+    return cell

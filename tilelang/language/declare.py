@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions, parameters and symbols: `prim_func`, `macro`, `Tensor`, `dynamic`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.ir import attrs
+from tilelang.language import errors
+from tilelang.tir_builder.dtypes import DType, as_dtype
+from tilelang.tir_builder.macro import Macro
+from tilelang.tir_builder.prim_func import caller_locals, trace_prim_func
+from tilelang.tir_builder.specs import Ref, TensorSpec, as_shape, symbol
+
+__all__ = [
+    "Buffer",
+    "FragmentBuffer",
+    "LocalBuffer",
+    "PrimFunc",
+    "Ref",
+    "SharedBuffer",
+    "StridedTensor",
+    "Tensor",
+    "dyn",
+    "dynamic",
+    "macro",
+    "prim_func",
+    "ptr",
+    "symbolic",
+]
+
+PrimFunc = tirx.PrimFunc
+ptr = DType("handle")
+
+
+def prim_func(fn: Callable[..., Any] | None = None) -> Any:
+    """Trace a Python function at once into a PrimFunc named after it.
+
+    Parameters are annotated with `T.Tensor(...)` or an element type. Raises catalogue errors (`TL1xxx`, `TL2xxx`).
+    """
+    if fn is None:
+        return lambda inner: trace_prim_func(inner, caller_locals(1))
+    return trace_prim_func(fn, caller_locals(1))
+
+
+def macro(fn: Callable[..., Any]) -> Macro:
+    """Make a function that is inlined where it is called inside a kernel; it may return values."""
+    return Macro(fn)
+
+
+class _TensorKind:
+    """`T.Tensor(shape, dtype)` or `T.Tensor[shape, dtype]`: the annotation of a tensor parameter."""
+
+    def __init__(self, scope: str, doc: str) -> None:
+        self.scope = scope
+        self.__doc__ = doc
+
+    def __call__(self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None) -> TensorSpec:
+        return TensorSpec(as_shape(shape), as_dtype(dtype), None, scope or self.scope)
+
+    def __getitem__(self, key: Any) -> TensorSpec:
+        if not isinstance(key, tuple):
+            return self(key)
+        *shape, dtype = key
+        if not _is_dtype(dtype):
+            return self(key)
+        return self(shape[0] if len(shape) == 1 else tuple(shape), dtype)
+
+
+def _is_dtype(value: Any) -> bool:
+    if isinstance(value, int):
+        return False
+    try:
+        as_dtype(value)
+    except TypeError:
+        return False
+    return True
+
+
+class _StridedTensorKind:
+    """`T.StridedTensor(shape, strides, dtype)`: a tensor parameter with strides of its own, in elements."""
+
+    def __call__(self, shape: Any, strides: Any, dtype: Any = "float32", scope: str = attrs.GLOBAL) -> TensorSpec:
+        shape, strides = as_shape(shape), as_shape(strides, "stride")
+        if len(shape) != len(strides):
+            raise errors.StrideRank(shape=shape, rank=len(shape), count=len(strides))
+        return TensorSpec(shape, as_dtype(dtype), strides, scope)
+
+    def __getitem__(self, key: Any) -> TensorSpec:
+        return self(*key)
+
+
+Tensor = _TensorKind(attrs.GLOBAL, "A dense tensor in global memory: `T.Tensor((M, N), T.float16)`.")
+Buffer = Tensor
+SharedBuffer = _TensorKind(attrs.SHARED_DYN, "Annotation of a macro parameter: a buffer in shared memory.")
+FragmentBuffer = _TensorKind(attrs.FRAGMENT, "Annotation of a macro parameter: a register tile.")
+LocalBuffer = _TensorKind(attrs.LOCAL, "Annotation of a macro parameter: a per-thread array.")
+StridedTensor = _StridedTensorKind()
+
+
+def dynamic(name: str, dtype: Any = "int32") -> Any:
+    """A symbol whose value is known when the kernel is called; `"m, n"` or `"m n"` gives a tuple of them."""
+    names = name.replace(",", " ").split()
+    found = tuple(symbol(n, dtype) for n in names)
+    return found[0] if len(found) == 1 else found
+
+
+symbolic = dynamic
+
+
+class _Dyn:
+    """`T.dyn["m"]` or `T.dyn["m", "int64"]`: the same as `T.dynamic`."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return dynamic(*key) if isinstance(key, tuple) else dynamic(key)
+
+
+dyn = _Dyn()

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Catalogue entries of the language: arguments that its functions refuse (TL1xxx)."""
+
+from __future__ import annotations
+
+from tilelang.support.errors import UserError
+
+__all__ = [
+    "BadChoice",
+    "BadPositive",
+    "DuplicateInit",
+    "GemmDtype",
+    "GemmOperandRank",
+    "GemmOperandScope",
+    "GemmShape",
+    "GridRank",
+    "KernelNested",
+    "LayoutKind",
+    "LoopOptions",
+    "NegativeStage",
+    "NoKernel",
+    "ReduceDim",
+    "ReduceShape",
+    "StrideRank",
+    "StrideStep",
+]
+
+
+class NoKernel(UserError, RuntimeError):
+    """Something that belongs inside a launch stands outside."""
+
+    code = "TL1001"
+    message = "T.{name} is only meaningful inside `with T.Kernel(...)`"
+    help = "move it into the kernel body"
+
+
+class KernelNested(UserError, RuntimeError):
+    """A launch inside a launch."""
+
+    code = "TL1002"
+    message = "T.Kernel inside another T.Kernel, loop or branch"
+    help = "launch kernels one after another at the top of the function"
+
+
+class GridRank(UserError, ValueError):
+    """A grid or block with a wrong number of extents."""
+
+    code = "TL1003"
+    message = "a {what} has 1 to 3 extents, not {count}"
+    help = "flatten the extra dimensions into one and take them apart with // and %"
+
+
+class BadPositive(UserError, ValueError):
+    """A number that must be positive is not."""
+
+    code = "TL1004"
+    message = "{what} must be {required}, not {value}"
+    help = "give {required}"
+
+
+class BadChoice(UserError, ValueError):
+    """A word that is not among the choices."""
+
+    code = "TL1005"
+    message = "{what} is {value!r}, but must be one of {choices}"
+    help = "choose one of {choices}"
+
+
+class GemmShape(UserError, AssertionError):
+    """The operands of a gemm do not fit together."""
+
+    code = "TL1006"
+    message = "T.gemm {axis} shape check failed: {left} has {left_extent}, {right} has {right_extent}"
+    help = "op(A) is (M, K), op(B) is (K, N), C is (M, N); transpose_A or transpose_B swap the two dimensions of an operand"
+
+
+class GemmOperandRank(UserError, ValueError):
+    """A gemm operand that is not two-dimensional."""
+
+    code = "TL1007"
+    message = "T.gemm operand {operand} has shape {shape}; leading dimensions beyond two must be 1"
+    help = "slice it to two dimensions"
+
+
+class GemmOperandScope(UserError, ValueError):
+    """A gemm operand in a memory that the op cannot use."""
+
+    code = "TL1008"
+    message = "T.gemm operand {operand} ({name}) is in {scope} memory, but must be {required}"
+    help = "copy it first: {operand}_tile = {alloc}; T.copy({name}, {operand}_tile)"
+
+
+class GemmDtype(UserError, TypeError):
+    """Operand types that no gemm multiplies."""
+
+    code = "TL1009"
+    message = "T.gemm cannot multiply {a} by {b}"
+    help = "convert one operand with T.copy into a buffer of the other's type"
+
+
+class ReduceDim(UserError, ValueError):
+    """A dimension that the buffer does not have."""
+
+    code = "TL1010"
+    message = "dim={dim} is outside the {rank} dimension(s) of {name}"
+    help = "dim goes from {low} to {high}"
+
+
+class ReduceShape(UserError, ValueError):
+    """The result of a reduction has a wrong shape."""
+
+    code = "TL1011"
+    message = "{op} of {src} {shape} over dim {dim} gives {want}, but {dst} has {have}"
+    help = "allocate the result with shape {want} (or with 1 in place of the reduced dimension)"
+
+
+class LoopOptions(UserError, ValueError):
+    """Loop options that contradict each other."""
+
+    code = "TL1012"
+    message = "{why}"
+    help = "{instead}"
+
+
+class NegativeStage(UserError, ValueError):
+    """num_stages below zero."""
+
+    code = "TL1013"
+    message = "num_stages must be 0 or more, not {value}"
+    help = "0 is a plain loop, 2 to 4 keep that many copies in flight"
+
+
+class StrideStep(UserError, ValueError):
+    """A loop with step zero."""
+
+    code = "TL1014"
+    message = "the step of a loop must not be 0"
+    help = "leave the step out for 1"
+
+
+class StrideRank(UserError, ValueError):
+    """Strides that do not match the shape."""
+
+    code = "TL1015"
+    message = "shape {shape} has {rank} dimension(s), but {count} stride(s) are given"
+    help = "give one stride a dimension, in elements"
+
+
+class LayoutKind(UserError, AssertionError):
+    """A layout of a kind that the buffer cannot have."""
+
+    code = "TL1016"
+    message = "buffer {name} in {scope} memory cannot take {what} as its layout"
+    help = "fragments take a T.Fragment, shared buffers a T.Layout (or a function of the indices)"
+
+
+class DuplicateInit(UserError, TypeError):
+    """Two initial values for one variable."""
+
+    code = "TL1017"
+    message = "T.alloc_var got two initial values"
+    help = "write T.alloc_var(dtype, init)"

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels loop over: `T.Parallel`, `T.Pipelined`, `T.serial`, `T.unroll`, `T.vectorized`, `T.grid`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from tilelang.ir import attrs
+from tilelang.language import errors
+from tilelang.tir_builder.builder import Builder
+from tilelang.tir_builder.loops import Axis, LoopSpec
+from tilelang.tir_builder.values import fold, python_value, static_int
+
+__all__ = ["Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "grid", "serial", "unroll", "vectorized"]
+
+
+def _layout_text(layout: Any) -> str:
+    return layout if isinstance(layout, str) else layout.dumps()
+
+
+def Parallel(
+    *extents: Any,
+    coalesced_width: int | None = None,
+    loop_layout: Any = None,
+    prefer_async: bool | None = None,
+    annotations: Any = None,
+) -> LoopSpec:
+    """`for i, j in T.Parallel(M, N):` an elementwise nest whose iterations are spread over the threads of the block."""
+    Builder.current("Parallel")
+    if not extents:
+        raise errors.LoopOptions(why="T.Parallel needs at least one extent", instead="write T.Parallel(n)")
+    notes: dict[str, Any] = {attrs.PARALLEL: len(extents), **(annotations or {})}
+    if coalesced_width is not None:
+        notes[attrs.COALESCED_WIDTH] = int(coalesced_width)
+    if loop_layout is not None:
+        notes[attrs.LOOP_LAYOUT] = _layout_text(loop_layout)
+    return LoopSpec("parallel", tuple(Axis(0, _extent(e)) for e in extents), notes)
+
+
+def Pipelined(
+    start: Any,
+    stop: Any = None,
+    num_stages: int = 0,
+    order: list[int] | None = None,
+    stage: list[int] | None = None,
+    sync: Any = None,
+    group: Any = None,
+    annotations: Any = None,
+) -> LoopSpec:
+    """`for k in T.Pipelined(n, num_stages=3):` copies of later iterations run while earlier ones compute.
+
+    `num_stages=0` is a plain loop. `order` and `stage` pin the schedule of the statements; both or neither.
+    """
+    Builder.current("Pipelined")
+    if isinstance(num_stages, bool) or int(num_stages) < 0:
+        raise errors.NegativeStage(value=num_stages, arg="num_stages")
+    if (order is None) != (stage is None):
+        raise errors.LoopOptions(
+            why="T.Pipelined takes `order` and `stage` together", instead="give both lists, one entry a statement"
+        )
+    notes: dict[str, Any] = {attrs.NUM_STAGES: int(num_stages), **(annotations or {})}
+    if order is not None and stage is not None:
+        notes[attrs.PIPELINE_ORDER] = [int(o) for o in order]
+        notes[attrs.PIPELINE_STAGE] = [int(s) for s in stage]
+    return LoopSpec("pipelined", (_axis(start, stop),), notes)
+
+
+def _extent(value: Any) -> Any:
+    return python_value(fold(value))
+
+
+def _axis(start: Any, stop: Any, step: Any = None) -> Axis:
+    start, stop, step = _extent(start), _extent(stop), _extent(step)
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    if static_int(step) == 0:
+        raise errors.StrideStep(arg="step")
+    if static_int(step) is None:
+        warnings.warn("the step of this loop is known on the device only; it must be positive", stacklevel=3)
+    return Axis(start, stop, step)
+
+
+def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> LoopSpec:
+    """`for i in T.serial(n):` a plain device loop; the same as `range`."""
+    Builder.current("serial")
+    return LoopSpec("serial", (_axis(start, stop, step),), dict(annotations or {}))
+
+
+def unroll(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    *,
+    explicit: bool = False,
+    unroll_factor: int | None = None,
+    annotations: Any = None,
+) -> LoopSpec:
+    """`for i in T.unroll(n):` a loop that is unrolled, wholly or by `unroll_factor`."""
+    Builder.current("unroll")
+    if explicit and unroll_factor is not None:
+        raise errors.LoopOptions(
+            why="T.unroll takes either explicit=True or unroll_factor", instead="drop one of the two"
+        )
+    notes = {attrs.UNROLL: int(unroll_factor or 0), **(annotations or {})}
+    return LoopSpec("unroll", (_axis(start, stop, step),), notes)
+
+
+def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> LoopSpec:
+    """`for v in T.vectorized(n):` a loop that becomes one vector operation."""
+    Builder.current("vectorized")
+    return LoopSpec("vectorized", (_axis(start, stop),), dict(annotations or {}))
+
+
+def grid(*extents: Any) -> LoopSpec:
+    """`for i, j in T.grid(M, N):` nested serial loops."""
+    Builder.current("grid")
+    return LoopSpec("serial", tuple(Axis(0, _extent(e)) for e in extents))
+
+
+Serial = serial
+Unroll = unroll
+Vectorized = vectorized

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scalar expressions: elementary functions, conversions, selections and integer arithmetic.
+
+All of them accept Python numbers. Where every argument is one, the result is the constant that Python computes.
+"""
+
+from __future__ import annotations
+
+import math as _math
+from collections.abc import Callable
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.language import errors
+from tilelang.tir_builder import values
+from tilelang.tir_builder.builtin_calls import common, maximum, minimum
+from tilelang.tir_builder.dtypes import as_dtype, cast_to, dtype_of
+
+__all__ = [
+    "And", "Not", "Or", "Select", "abs", "acos", "asin", "atan", "atan2", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "cast", "ceil", "ceildiv", "clamp", "copysign", "cos", "cosh", "erf", "exp", "exp10", "exp2",
+    "floor", "floordiv", "floormod", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "log", "log10",
+    "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "popcount", "pow", "reinterpret", "round",
+    "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "truncdiv",
+    "truncmod",
+]  # fmt: skip
+
+
+def _unary(name: str, device: Callable[[Any], Any], python: Callable[[float], Any] | None, doc: str) -> Callable[[Any], Any]:
+    def call(x: Any) -> Any:
+        x = values.python_value(values.fold(x))
+        if isinstance(x, bool | int | float):
+            return python(x) if python is not None else device(tirx.const(float(x), "float32"))
+        expr = values.as_expr(x)
+        if "float" not in dtype_of(expr) and name not in _KEEP_INTEGERS:
+            expr = cast_to(expr, "float32")
+        return device(expr)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call
+
+
+_KEEP_INTEGERS = frozenset({"abs", "floor", "ceil", "round", "trunc", "nearbyint", "popcount", "isnan", "isinf", "isfinite"})
+
+
+def _sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + _math.exp(-x))
+
+
+def _rsqrt(x: float) -> float:
+    return 1.0 / _math.sqrt(x)
+
+
+exp = _unary("exp", tirx.exp, _math.exp, "e to the power of x.")
+exp2 = _unary("exp2", tirx.exp2, lambda x: 2.0**x, "2 to the power of x.")
+exp10 = _unary("exp10", tirx.exp10, lambda x: 10.0**x, "10 to the power of x.")
+log = _unary("log", tirx.log, _math.log, "Natural logarithm.")
+log2 = _unary("log2", tirx.log2, _math.log2, "Logarithm to base 2.")
+log10 = _unary("log10", tirx.log10, _math.log10, "Logarithm to base 10.")
+log1p = _unary("log1p", tirx.log1p, _math.log1p, "Natural logarithm of 1 + x.")
+sqrt = _unary("sqrt", tirx.sqrt, _math.sqrt, "Square root.")
+rsqrt = _unary("rsqrt", tirx.rsqrt, _rsqrt, "1 / square root.")
+tanh = _unary("tanh", tirx.tanh, _math.tanh, "Hyperbolic tangent.")
+sigmoid = _unary("sigmoid", tirx.sigmoid, _sigmoid, "1 / (1 + exp(-x)).")
+erf = _unary("erf", tirx.erf, _math.erf, "Error function.")
+sin = _unary("sin", tirx.sin, _math.sin, "Sine of radians.")
+cos = _unary("cos", tirx.cos, _math.cos, "Cosine of radians.")
+tan = _unary("tan", tirx.tan, _math.tan, "Tangent of radians.")
+sinh = _unary("sinh", tirx.sinh, _math.sinh, "Hyperbolic sine.")
+cosh = _unary("cosh", tirx.cosh, _math.cosh, "Hyperbolic cosine.")
+asin = _unary("asin", tirx.asin, _math.asin, "Arc sine.")
+acos = _unary("acos", tirx.acos, _math.acos, "Arc cosine.")
+atan = _unary("atan", tirx.atan, _math.atan, "Arc tangent.")
+floor = _unary("floor", tirx.floor, _math.floor, "Greatest integer not above x, in x's type.")
+ceil = _unary("ceil", tirx.ceil, _math.ceil, "Least integer not below x, in x's type.")
+trunc = _unary("trunc", tirx.trunc, _math.trunc, "x without its fraction, in x's type.")
+round = _unary("round", tirx.round, round, "Nearest integer, in x's type.")
+nearbyint = _unary("nearbyint", tirx.nearbyint, round, "Nearest integer, ties to even, in x's type.")
+abs = _unary("abs", tirx.abs, abs, "Absolute value.")
+popcount = _unary("popcount", tirx.popcount, lambda x: bin(int(x)).count("1"), "Number of bits set.")
+isnan = _unary("isnan", tirx.isnan, _math.isnan, "Is x not a number.")
+isinf = _unary("isinf", tirx.isinf, _math.isinf, "Is x infinite.")
+isfinite = _unary("isfinite", tirx.isfinite, _math.isfinite, "Is x neither infinite nor not a number.")
+
+min = minimum
+max = maximum
+
+
+def _binary(name: str, device: Callable[[Any, Any], Any], python: Callable[..., Any], doc: str) -> Callable[..., Any]:
+    def call(a: Any, b: Any) -> Any:
+        a, b = values.python_value(values.fold(a)), values.python_value(values.fold(b))
+        if not isinstance(a, ir.Expr) and not isinstance(b, ir.Expr):
+            return python(a, b)
+        return values.python_value(device(*common(a, b)))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call
+
+
+def _truncdiv(a: int, b: int) -> int:
+    quotient = builtins_abs(a) // builtins_abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+builtins_abs = __builtins__["abs"] if isinstance(__builtins__, dict) else __builtins__.abs
+floordiv = _binary("floordiv", tirx.floordiv, lambda a, b: a // b, "Integer division rounding down; the same as `//`.")
+floormod = _binary("floormod", tirx.floormod, lambda a, b: a % b, "Remainder of floordiv; the same as `%`.")
+truncdiv = _binary("truncdiv", tirx.truncdiv, _truncdiv, "Integer division rounding towards zero, as in C.")
+truncmod = _binary("truncmod", tirx.truncmod, lambda a, b: a - _truncdiv(a, b) * b, "Remainder of truncdiv, as in C.")
+fmod = _binary("fmod", tirx.fmod, _math.fmod, "Floating-point remainder with the sign of a.")
+atan2 = _binary("atan2", tirx.atan2, _math.atan2, "Arc tangent of a / b in the right quadrant.")
+copysign = _binary("copysign", tirx.copysign, _math.copysign, "a with the sign of b.")
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """Integer division rounding up; both non-negative."""
+    return values.binary("//", a + b - 1, b)
+
+
+def pow(base: Any, exponent: Any) -> Any:
+    """base to the power of exponent; the same as `**`."""
+    return values.binary("**", base, exponent)
+
+
+def shift_left(a: Any, b: Any) -> Any:
+    """a << b."""
+    return values.binary("<<", a, b)
+
+
+def shift_right(a: Any, b: Any) -> Any:
+    """a >> b, arithmetic for signed types."""
+    return values.binary(">>", a, b)
+
+
+def bitwise_and(a: Any, b: Any) -> Any:
+    """a & b."""
+    return values.binary("&", a, b)
+
+
+def bitwise_or(a: Any, b: Any) -> Any:
+    """a | b."""
+    return values.binary("|", a, b)
+
+
+def bitwise_xor(a: Any, b: Any) -> Any:
+    """a ^ b."""
+    return values.binary("^", a, b)
+
+
+def bitwise_not(a: Any) -> Any:
+    """~a."""
+    return ~values.fold(a)
+
+
+def clamp(x: Any, low: Any, high: Any) -> Any:
+    """x limited to low .. high."""
+    return minimum(maximum(x, low), high)
+
+
+def cast(x: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Any:
+    """x converted to dtype."""
+    if round or rbits is not None or not sat:
+        raise errors.LoopOptions(why="T.cast with a rounding mode is not supported yet", instead="drop round, sat and rbits")
+    return cast_to(x, as_dtype(dtype))
+
+
+def reinterpret(x: Any, dtype: Any, *more: Any) -> Any:
+    """The bits of x as another type of the same width. Accepts (x, dtype) and (dtype, x)."""
+    if isinstance(x, str) and not isinstance(dtype, str):
+        x, dtype = dtype, x
+    return tirx.reinterpret(str(as_dtype(dtype)), values.as_expr(x))
+
+
+def infinity(dtype: Any = "float32") -> Any:
+    """Positive infinity of a floating-point type."""
+    return tirx.const(float("inf"), str(as_dtype(dtype)))
+
+
+def max_value(dtype: Any) -> Any:
+    """The greatest finite value of a type."""
+    return tirx.max_value(str(as_dtype(dtype)))
+
+
+def min_value(dtype: Any) -> Any:
+    """The least finite value of a type."""
+    return tirx.min_value(str(as_dtype(dtype)))
+
+
+def if_then_else(cond: Any, a: Any, b: Any) -> Any:
+    """a where cond holds, else b; the side not taken is not evaluated."""
+    return values.choose(cond, a, b)
+
+
+def Select(cond: Any, a: Any, b: Any) -> Any:
+    """a where cond holds, else b; both sides may be evaluated."""
+    test = values.as_condition(cond)
+    if isinstance(test, bool):
+        return a if test else b
+    return tirx.Select(test, *common(a, b))
+
+
+def And(*conditions: Any) -> Any:
+    """Do all conditions hold; later ones are not evaluated once one fails."""
+    return values.all_of(list(conditions))
+
+
+def Or(*conditions: Any) -> Any:
+    """Does any condition hold; later ones are not evaluated once one holds."""
+    return values.any_of(list(conditions))
+
+
+def Not(condition: Any) -> Any:
+    """Does the condition not hold."""
+    return values.negate(condition)

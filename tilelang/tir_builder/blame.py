@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an exception to the user's token: fills in spans, and turns failures inside TVM into catalogue errors.
+
+The rewritten code keeps source positions, so the traceback says which call of the user's was being evaluated. Where an
+error names an argument (`arg="B"`), the span is narrowed to it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import types
+from typing import Any
+
+from tilelang.support.diagnostics import Note, SourceSpan
+from tilelang.support.errors import UserError
+from tilelang.tir_builder import errors
+from tilelang.tir_builder.builder import Builder
+from tilelang.tir_builder.compiled import source_of_code
+from tilelang.tir_builder.source import SourceFunction
+
+__all__ = ["blame"]
+
+_BUILDER_ERRORS = (TypeError, ValueError, RuntimeError, AttributeError)
+
+
+def blame(exc: Exception, builder: Builder) -> Exception:
+    """The exception to raise instead of `exc`: located, and of the catalogue if the language was misused."""
+    hops = [(f, i) for f, i in _hops(exc.__traceback__) if source_of_code(f) is not None]
+    span = _span(*hops[-1]) if hops else None
+    if span is None and builder.place is not None:
+        span = builder.place.span
+    if isinstance(exc, UserError):
+        if exc.span is None:
+            exc.span = _narrowed(exc, hops, span)
+            _add_macro_notes(exc, hops)
+        return exc
+    wrapped = _wrapped(exc)
+    if wrapped is None:
+        if sys.version_info >= (3, 11) and span is not None:
+            exc.add_note(f"while tracing {span}")
+        return exc
+    wrapped.span = span
+    _add_macro_notes(wrapped, hops)
+    return wrapped
+
+
+def _hops(tb: types.TracebackType | None) -> list[tuple[types.CodeType, int]]:
+    out = []
+    while tb is not None:
+        out.append((tb.tb_frame.f_code, tb.tb_lasti))
+        tb = tb.tb_next
+    return out
+
+
+def _position(code: types.CodeType, lasti: int) -> tuple[int, int, int, int] | None:
+    if sys.version_info < (3, 11) or lasti < 0:
+        return None
+    line, end_line, column, end_column = list(code.co_positions())[lasti // 2]
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return line, column, end_line, end_column
+
+
+def _span(code: types.CodeType, lasti: int) -> SourceSpan | None:
+    source = source_of_code(code)
+    position = _position(code, lasti)
+    return source.span_at(*position) if source is not None and position is not None else None
+
+
+def _add_macro_notes(exc: UserError, hops: list[tuple[types.CodeType, int]]) -> None:
+    """Inside macros, say from where each was called."""
+    seen = {exc.span}
+    for (caller, lasti), (callee, _) in zip(hops[-2::-1], hops[:0:-1], strict=True):
+        span = _span(caller, lasti)
+        if span is not None and span not in seen and not callee.co_name.startswith("<"):
+            seen.add(span)
+            exc.notes.append(Note(f"in {callee.co_name}, called from here", span))
+
+
+def _narrowed(exc: UserError, hops: list[tuple[types.CodeType, int]], span: SourceSpan | None) -> SourceSpan | None:
+    """The span of the argument that the error speaks of, or the whole of `span`."""
+    if exc.arg is None or not hops:
+        return span
+    code, lasti = hops[-1]
+    source, position = source_of_code(code), _position(code, lasti)
+    if source is None or position is None:
+        return span
+    node = _argument(_call_at(source, position), exc)
+    return source.span(node) if node is not None else span
+
+
+def _call_at(source: SourceFunction, position: tuple[int, int, int, int]) -> ast.Call | None:
+    """The call of the user's source at a position (the tree that was compiled is rewritten, so it is parsed anew)."""
+    indented = source.lines[0][:1].isspace()
+    text = "\n".join(["if 1:", *source.lines] if indented else source.lines)
+    tree = ast.increment_lineno(ast.parse(text), source.first_line - 1 - indented)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            here = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            if here == position:
+                return node
+    return None
+
+
+def _argument(call: ast.Call | None, exc: UserError) -> ast.expr | None:
+    if call is None or exc.arg is None:
+        return None
+    for keyword in call.keywords:
+        if keyword.arg == exc.arg:
+            return keyword.value
+    index = exc.arg if isinstance(exc.arg, int) else _index_of(exc)
+    return call.args[index] if index is not None and index < len(call.args) else None
+
+
+def _index_of(exc: UserError) -> int | None:
+    """The position of the named parameter in the language function that the user called."""
+    tb = exc.__traceback__
+    called = None
+    while tb is not None:
+        if source_of_code(tb.tb_frame.f_code) is not None:
+            called = tb.tb_next
+        tb = tb.tb_next
+    while called is not None:
+        code = called.tb_frame.f_code
+        names = code.co_varnames[: code.co_argcount]
+        if exc.arg in names:
+            return names.index(exc.arg) - (names[:1] == ("self",))
+        if code.co_flags & inspect.CO_VARARGS and str(exc.arg).isdigit():
+            return int(exc.arg)
+        called = called.tb_next
+    return None
+
+
+def _wrapped(exc: Exception) -> UserError | None:
+    """A catalogue error for what TVM or Python say of a misuse; None for an exception of the user's own code."""
+    tb = exc.__traceback__
+    last: Any = None
+    in_tvm = False
+    while tb is not None:
+        last = tb.tb_frame
+        module = last.f_globals.get("__name__", "")
+        in_tvm = in_tvm or module.split(".")[0] in ("tvm", "tvm_ffi")
+        tb = tb.tb_next
+    direct = last is not None and source_of_code(last.f_code) is not None
+    text = _first_line(str(exc))
+    if isinstance(exc, UnboundLocalError | NameError) and direct:
+        match = re.search(r"'([^']+)'", text)
+        return errors.UndefinedName(name=match.group(1) if match else "a name")
+    if isinstance(exc, ValueError) and "and / or / not" in text:
+        return errors.NoTruthValue()
+    ours = last is not None and last.f_globals.get("__name__", "").startswith("tilelang.")
+    if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
+        return errors.BadOperation(why=text)
+    return None
+
+
+def _first_line(text: str) -> str:
+    """The telling part of a TVM message: its last non-empty line without the check's own words."""
+    lines = [line.strip() for line in text.strip().split("\n") if line.strip()]
+    line = lines[-1] if lines else text
+    found = re.search(r"Check failed: .*? is false: (.*)", line)
+    return found.group(1) if found else line

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The builder: a stack of frames that collect statements, and the facts of the function being traced.
+
+One builder makes one PrimFunc. `Builder.current("copy")` gives the innermost one of this thread, for the functions of
+the language; it raises where none is active. Each emitted statement carries the span of the user's statement.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import ir, tirx
+
+from tilelang.ir import attrs
+from tilelang.ir.tile_ops import make_tile_op
+from tilelang.tir_builder import errors
+from tilelang.tir_builder.source import Place
+
+__all__ = ["Builder", "Frame", "LaunchInfo"]
+
+_state = threading.local()
+
+
+@dataclass
+class Frame:
+    """A block whose statements are being collected. `bindings` undoes name bindings when it closes."""
+
+    kind: str  # function | kernel | parallel | pipelined | serial | while | then | else | attr
+    span: ir.Span | None
+    stmts: list[tirx.Stmt] = field(default_factory=list)
+    bindings: list[tuple[Any, str, Any]] = field(default_factory=list)  # scope, name, entry before
+    ended: bool = False  # break or continue was emitted: what follows cannot run
+
+
+@dataclass
+class LaunchInfo:
+    """The launch that is being traced: its block and thread indices with their extents."""
+
+    blocks: list[ir.Var]
+    threads: list[ir.Var]
+    grid: list[Any]
+    block: list[Any]
+    attrs: dict[str, Any] = field(default_factory=dict)  # AttrStmts around the body
+
+
+class Builder:
+    """Collects one function. Use as a context manager to make it the current one of this thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.place: Place | None = None
+        self.frames: list[Frame] = [Frame("function", None)]
+        self.loops: list[Frame | None] = []  # enclosing loops, innermost last; None is one unrolled by Python
+        self.names: dict[str, int] = {}
+        self.launch: LaunchInfo | None = None
+        self.launches = 0
+        self.func_attrs: dict[str, Any] = {}
+        self.fresh: list[Any] = []  # variables made by the statement being traced
+        self.outputs: list[Any] = []  # T.empty tensors
+        self.analyzer = tvm.sym.Analyzer()
+
+    # -- the current builder ----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Builder:
+        stack = _state.__dict__.setdefault("stack", [])
+        stack.append(self)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _state.stack.pop()
+
+    @staticmethod
+    def current(name: str) -> Builder:
+        """The active builder. Raises JITNoBuilderError, naming `T.<name>`, where there is none."""
+        stack = getattr(_state, "stack", None)
+        if not stack:
+            raise errors.JITNoBuilderError(name=name)
+        return stack[-1]
+
+    @staticmethod
+    def active() -> Builder | None:
+        """The active builder, or None."""
+        stack = getattr(_state, "stack", None)
+        return stack[-1] if stack else None
+
+    # -- places and names -------------------------------------------------------------------------------------------
+
+    @property
+    def span(self) -> ir.Span | None:
+        """The span of the user's statement being traced."""
+        return self.place.tvm_span if self.place is not None else None
+
+    def hint(self, default: str) -> str:
+        """The name that the user's statement assigns to, or `default`."""
+        return (self.place.target if self.place is not None else "") or default
+
+    def unique(self, name: str) -> str:
+        """A name not used in this function before: `name`, `name_1`, ..."""
+        if name not in self.names:
+            self.names[name] = 0
+            return name
+        while True:
+            self.names[name] += 1
+            candidate = f"{name}_{self.names[name]}"
+            if candidate not in self.names:
+                self.names[candidate] = 0
+                return candidate
+
+    def var(self, name: str, dtype: str = "int32") -> ir.Var:
+        """A new scalar variable with a unique name."""
+        return tirx.Var(self.unique(name), dtype)
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def emit(self, stmt: tirx.Stmt) -> None:
+        """Append a statement to the innermost frame. Code after break or continue is dropped with a warning."""
+        frame = self.frames[-1]
+        if frame.ended:
+            where = f"{self.place.span}: " if self.place is not None else ""
+            warnings.warn(f"{where}this statement follows break or continue and cannot run", stacklevel=2)
+            return
+        frame.stmts.append(stmt)
+
+    def tile_op(self, name: str, operands: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
+        """Emit a tile op."""
+        self.emit(make_tile_op(name, operands, options, self.span))
+
+    def store(self, buffer: ir.Var, value: ir.Expr, indices: list[Any]) -> None:
+        """Emit a store of an expression of the buffer's own type."""
+        self.emit(tirx.BufferStore(buffer, value, indices, span=self.span))
+
+    def bind(self, value: ir.Expr, name: str) -> ir.Var:
+        """Bind an expression to a new variable, which is returned."""
+        var = tirx.Var(self.unique(name), value.ty)
+        self.emit(tirx.Bind(var, value, span=self.span))
+        return var
+
+    def alloc(self, name: str, shape: tuple[Any, ...], dtype: str, scope: str) -> ir.Var:
+        """Allocate a buffer in the innermost frame."""
+        buffer = tirx.decl_buffer(shape, dtype, self.unique(name), scope=scope, layout=None)
+        self.emit(tirx.AllocBuffer(buffer, span=self.span))
+        return buffer
+
+    def alloc_var(self, name: str, dtype: str, scope: str = attrs.VAR) -> Any:
+        """Allocate a scalar variable and return the expression that reads it."""
+        cell = tirx.BufferLoad(self.alloc(name, (1,), dtype, scope), [tirx.const(0, "int32")])
+        self.fresh.append(cell)
+        return cell
+
+    # -- frames -----------------------------------------------------------------------------------------------------
+
+    def push(self, kind: str) -> Frame:
+        """Open a frame at the current place."""
+        frame = Frame(kind, self.span)
+        self.frames.append(frame)
+        return frame
+
+    def pop(self, frame: Frame) -> tirx.Stmt:
+        """Close `frame`, the innermost one, and return its body. Names bound in it go out of scope."""
+        top = self.frames.pop()
+        assert top is frame, f"frame {frame.kind} closed while {top.kind} is open"
+        for scope, name, before in reversed(frame.bindings):
+            scope.leave(name, before)
+        return as_body(frame.stmts, frame.span)
+
+    def inside(self, *kinds: str) -> Frame | None:
+        """The innermost enclosing frame of one of these kinds."""
+        return next((f for f in reversed(self.frames) if f.kind in kinds), None)
+
+    @property
+    def on_device(self) -> bool:
+        """Is the code being traced part of a launch or of device control flow."""
+        return len(self.frames) > 1
+
+
+def as_body(stmts: list[tirx.Stmt], span: ir.Span | None) -> tirx.Stmt:
+    """One statement for a list of them."""
+    if len(stmts) == 1:
+        return stmts[0]
+    if not stmts:
+        return tirx.Evaluate(tirx.const(0, "int32"), span=span)
+    return tirx.SeqStmt(stmts, span=span)

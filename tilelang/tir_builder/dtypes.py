@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element types as the language names them.
+
+A `DType` is a string ("float16") that can also be called (`T.float16(x)` casts), used as an annotation of a scalar
+parameter, and compared with strings, torch and numpy types. Python's bool, int and float mean bool, int32 and float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.tir_builder import errors
+
+__all__ = ["DTYPE_NAMES", "DType", "as_dtype", "cast_to", "dtype_of"]
+
+_PYTHON = {bool: "bool", int: "int32", float: "float32"}
+_ALIASES = {"float": "float32", "int": "int32", "half": "float16", "double": "float64", "long": "int64", "short": "int16",
+            "float8_e4m3": "float8_e4m3fn", "float4_e2m1": "float4_e2m1fn", "bool_": "bool"}  # fmt: skip
+_SCALARS = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)),
+    "float16", "float32", "float64", "bfloat16",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+)  # fmt: skip
+DTYPE_NAMES = (*_SCALARS, *(f"{s}x{n}" for s in _SCALARS[1:] for n in (2, 4, 8, 16, 32, 64)))
+
+
+class DType(str):
+    """An element type: its name, callable as a cast."""
+
+    __slots__ = ()
+
+    def __call__(self, *values: Any) -> Any:
+        """`T.float16(x)`: x as this type; without argument a symbol-free zero; several arguments build a vector."""
+        if not values:
+            return tirx.const(0, str(self))
+        if len(values) == 1:
+            return cast_to(values[0], self)
+        lanes = [cast_to(v, self) for v in values]
+        return tirx.Shuffle(lanes, list(range(len(lanes))))
+
+    @property
+    def bits(self) -> int:
+        return int(ir.PrimType(str(self)).bits) if hasattr(ir.PrimType(str(self)), "bits") else _bits(self)
+
+    def __repr__(self) -> str:
+        return f"T.{str(self)}"
+
+    def _same(self, other: Any) -> bool | None:
+        if isinstance(other, str):
+            return str.__eq__(self, other) or _ALIASES.get(str(other)) == str(self)
+        try:
+            return str(as_dtype(other)) == str(self)
+        except TypeError:
+            return None
+
+    def __eq__(self, other: Any) -> bool:
+        return bool(self._same(other))
+
+    def __ne__(self, other: Any) -> bool:
+        return not self._same(other)
+
+    __hash__ = str.__hash__
+
+
+def _bits(name: str) -> int:
+    if name == "bool":
+        return 8
+    base = name.split("_")[0].split("x")[0]
+    return int("".join(c for c in base if c.isdigit()))
+
+
+def as_dtype(value: Any) -> DType:
+    """The element type meant by a string, a DType, a torch or numpy type, a TVM type or Python's bool/int/float.
+
+    Raises UnknownDtype (a TypeError).
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, type) and value in _PYTHON:
+        return DType(_PYTHON[value])
+    if isinstance(value, ir.PrimType):
+        value = value.dtype
+    name = str(getattr(value, "__name__", value) if isinstance(value, type) else value)
+    name = name.removeprefix("torch.").removeprefix("T.")
+    name = _ALIASES.get(name, name)
+    if name not in _KNOWN:
+        raise errors.UnknownDtype(value=value)
+    return DType(name)
+
+
+_KNOWN = frozenset(DTYPE_NAMES) | {"handle"}
+
+
+def dtype_of(expr: Any) -> str:
+    """The element type of a scalar expression or a Python number, as a plain string."""
+    kind = type(expr)
+    if kind in _PYTHON:
+        return _PYTHON[kind]
+    ty = expr.expr_ty() if hasattr(expr, "asobject") else expr.ty
+    return str(ty.dtype)
+
+
+def cast_to(value: Any, dtype: str) -> Any:
+    """`value` converted to `dtype`; constants are folded."""
+    name = str(dtype)
+    if isinstance(value, bool | int | float):
+        if name == "bool":
+            return tirx.const(bool(value), "bool")
+        if isinstance(value, float) and "float" not in name:
+            value = int(value)
+        return tirx.const(value, name)
+    if hasattr(value, "asobject"):
+        value = value.asobject()
+    if isinstance(value, ir.Expr) and isinstance(value.ty, ir.PrimType):
+        return value if str(value.ty.dtype) == name else value.astype(name)
+    if hasattr(value, "item"):  # numpy scalar
+        return cast_to(value.item(), name)
+    raise errors.BadOperation(why=f"cannot convert {type(value).__name__} to {name}")

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and storing `owner[index]`, where the owner may be a buffer, a variable or a Python container."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir
+
+from tilelang.ir import attrs
+from tilelang.tir_builder import errors
+from tilelang.tir_builder.builder import Builder
+from tilelang.tir_builder.dtypes import DType, as_dtype
+from tilelang.tir_builder.regions import index_buffer, is_tile, pair_regions, tile_region
+from tilelang.tir_builder.values import as_expr, describe, fold, is_buffer, is_scalar, python_value, shape_of
+
+__all__ = ["read_attribute", "read_element", "store_element"]
+
+
+def read_attribute(owner: Any, name: str) -> Any:
+    """`owner.shape`, `.strides` and `.dtype`, in Python's terms where the owner is a buffer or an expression."""
+    if is_buffer(owner):
+        if name == "shape":
+            return shape_of(owner)
+        if name == "strides":
+            return tuple(python_value(s) for s in owner.ty.strides) or _dense(shape_of(owner))
+        return as_dtype(owner.ty.dtype)
+    if name == "dtype" and is_scalar(owner):
+        return as_dtype(fold(owner).ty)
+    if name == "dtype" and isinstance(owner, ir.TensorRegion):
+        return as_dtype(owner.source.ty.dtype)
+    if name == "shape" and isinstance(owner, ir.TensorRegion):
+        return tuple(python_value(r.extent) for r in owner.region)
+    value = getattr(owner, name)
+    return DType(value) if isinstance(value, str) and isinstance(owner, ir.Expr) else value
+
+
+def _dense(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    strides: list[Any] = []
+    step: Any = 1
+    for extent in reversed(shape):
+        strides.insert(0, step)
+        step = step * extent
+    return tuple(strides)
+
+
+def is_variable(value: Any) -> bool:
+    """Is it the reading of a T.alloc_var."""
+    return isinstance(value, ir.TensorLoad) and value.source.ty.storage_scope == attrs.VAR
+
+
+def read_element(owner: Any, index: Any) -> Any:
+    """`owner[index]`."""
+    if is_buffer(owner):
+        return index_buffer(owner, index)
+    if is_variable(owner) and python_value(index) == 0:
+        return owner
+    if isinstance(owner, ir.Expr):
+        raise errors.NotIndexable(what=describe(owner))
+    return owner[_plain_index(index)]
+
+
+def _plain_index(index: Any) -> Any:
+    """An index into a Python container: constants of the device become Python's."""
+    if isinstance(index, tuple):
+        return tuple(_plain_index(i) for i in index)
+    return python_value(fold(index))
+
+
+def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
+    """`owner[index] = value`. A slice takes a scalar (fill) or a tile (copy)."""
+    if is_variable(owner):
+        owner, index = owner.source, list(owner.indices)
+    if not is_buffer(owner):
+        if isinstance(owner, ir.Expr):
+            raise errors.NotIndexable(what=describe(owner))
+        owner[_plain_index(index)] = value
+        return
+    target = index_buffer(owner, index)
+    value = fold(value)
+    dtype = str(owner.ty.dtype)
+    if isinstance(target, ir.TensorLoad):
+        if is_buffer(value) or isinstance(value, ir.TensorRegion) or not _is_number(value):
+            raise errors.StoreOfWrongKind(what=describe(value), name=owner.name)
+        builder.store(owner, as_expr(value, dtype), list(target.indices))
+    elif is_tile(value) and not isinstance(value, ir.TensorLoad):
+        src, dst = pair_regions(value, target)
+        builder.tile_op("copy", {"src": src, "dst": dst})
+    else:
+        builder.tile_op("fill", {"dst": tile_region(target, "fill", "dst"), "value": as_expr(value, dtype)})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float) or is_scalar(value) or hasattr(value, "item")

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Catalogue entries of the front end: what a traced function may not do (TL2xxx)."""
+
+from __future__ import annotations
+
+from tilelang.support.diagnostics import Note
+from tilelang.support.errors import UserError
+
+__all__ = [
+    "AmbiguousDivision",
+    "AssignedInBranch",
+    "AttributeStore",
+    "BadOperation",
+    "BadShape",
+    "BufferAsCondition",
+    "BufferAsValue",
+    "ElementCount",
+    "EndlessLoop",
+    "IndexCount",
+    "IndexOutOfBounds",
+    "IndexType",
+    "JITNoBuilderError",
+    "LoopCarriedName",
+    "LoopControl",
+    "MacroInExpression",
+    "MissingAnnotation",
+    "MissingReturn",
+    "Note",
+    "NoTruthValue",
+    "OutOfScope",
+    "PositionalOnly",
+    "ReferenceExpected",
+    "ReturnInBranch",
+    "ReturnValue",
+    "ShadowedControl",
+    "SourceUnavailable",
+    "SteppedSlice",
+    "StoreOfWrongKind",
+    "UndefinedName",
+    "UnsupportedSyntax",
+    "CopyShape",
+    "CopyWithoutExtents",
+    "EmptySlice",
+    "NotATile",
+    "NotIndexable",
+    "NotIterable",
+    "SliceOutOfBounds",
+    "UnknownDtype",
+    "WholeBufferUpdate",
+]
+
+
+class JITNoBuilderError(UserError, RuntimeError):
+    """A name of the language was used where no kernel is being traced."""
+
+    code = "TL2001"
+    message = "T.{name} may only be used inside a function that is being traced"
+    help = "call it inside a @T.prim_func, a @T.macro or an eager @tilelang.jit function"
+
+
+class SourceUnavailable(UserError, ValueError):
+    """The front end reads the source of a function; there is none."""
+
+    code = "TL2002"
+    message = "the source of {name} cannot be read: kernels must be plain `def` functions in a file"
+    help = "move the function into a module"
+
+
+class MissingAnnotation(UserError, ValueError):
+    """A parameter of a prim_func says nothing of its type."""
+
+    code = "TL2003"
+    message = "parameter {name} has no annotation that says what it is"
+    help = "write {name}: T.Tensor((...), dtype) for a tensor, {name}: T.int32 for a scalar"
+
+
+class PositionalOnly(UserError, TypeError):
+    """Positional-only parameters have no name to pass tensors by."""
+
+    code = "TL2004"
+    message = "parameter {name} is positional-only, which kernels do not support"
+    help = "drop the `/`"
+
+
+class UnsupportedSyntax(UserError, NotImplementedError):
+    """A piece of Python that cannot be traced."""
+
+    code = "TL2005"
+    message = "{what} is not supported in a kernel"
+    help = "{instead}"
+
+
+class AttributeStore(UserError, NotImplementedError):
+    """Assignment to an attribute."""
+
+    code = "TL2006"
+    message = "a kernel cannot assign to the attribute {name}"
+    help = "bind the value to a plain name, or keep it in a T.alloc_var"
+
+
+class UndefinedName(UserError, NameError):
+    """A name is read before anything was assigned to it."""
+
+    code = "TL2007"
+    message = "{name} is read before it has a value"
+    help = "assign to it first; a value carried from one iteration to the next must live in a T.alloc_var"
+
+
+class OutOfScope(UserError, RuntimeError):
+    """A name is used outside the block that defined it."""
+
+    code = "TL2008"
+    message = "{name} is used outside the block that defined it"
+    help = "define it before the block; a variable that branches or loops write is `{name} = T.alloc_var(dtype)`"
+
+
+class AssignedInBranch(UserError, RuntimeError):
+    """A name was bound anew in a device block and is used afterwards: which value it has depends on the device."""
+
+    code = "TL2009"
+    message = "{name} was bound anew inside a device block, so its value after the block is not known"
+    help = "keep it in a variable: {name} = T.alloc_var(dtype, init), then `{name} = ...` stores to it"
+
+
+class LoopCarriedName(UserError, RuntimeError):
+    """A name is read and then bound anew in the body of a device loop: the next iteration would not see it."""
+
+    code = "TL2010"
+    message = "{name} is read in this loop before it is bound anew; the loop body is traced once, so the new value would be lost"
+    help = "keep it in a variable: {name} = T.alloc_var(dtype, init), then `{name} = ...` stores to it"
+
+
+class LoopControl(UserError, RuntimeError):
+    """break or continue where it cannot act."""
+
+    code = "TL2011"
+    message = "`{what}` {why}"
+    help = "{instead}"
+
+
+class ReturnInBranch(UserError, NotImplementedError):
+    """return inside device control flow."""
+
+    code = "TL2012"
+    message = "`return` inside device control flow is not supported"
+    help = "return at the end; let the branch store to a T.alloc_var (T.thread_return() ends a thread)"
+
+
+class ReturnValue(UserError, TypeError):
+    """A prim_func returns something that is no output tensor."""
+
+    code = "TL2013"
+    message = "a kernel may only return tensors made by T.empty, not {what}"
+    help = "store the result to a tensor parameter"
+
+
+class MissingReturn(UserError, RuntimeError):
+    """A T.empty tensor is not returned."""
+
+    code = "TL2014"
+    message = "the output tensor {name} (T.empty) is not returned"
+    help = "return every T.empty tensor"
+
+
+class MacroInExpression(UserError, RuntimeError):
+    """Statements would be emitted inside an expression that may not be evaluated."""
+
+    code = "TL2015"
+    message = "this operand of `{what}` emits statements, which would run even where the operand is not reached"
+    help = "call it in a statement of its own, inside an `if` where it must be conditional"
+
+
+class NoTruthValue(UserError, TypeError):
+    """Python asked an expression for its truth."""
+
+    code = "TL2016"
+    message = "the value of this expression is known on the device only, so Python cannot decide on it"
+    help = "use if, and/or/not or a ternary in the kernel itself (or T.And, T.Or, T.Not, T.if_then_else)"
+
+
+class BufferAsCondition(UserError, TypeError):
+    """A whole buffer is used as a condition."""
+
+    code = "TL2017"
+    message = "buffer {name} has no single truth value"
+    help = "use an element ({name}[i]), or T.any_of({name}) / T.all_of({name})"
+
+
+class BufferAsValue(UserError, TypeError):
+    """A whole buffer or a region stands where a scalar is needed."""
+
+    code = "TL2018"
+    message = "{what} is a tile of shape {shape}, where a scalar is needed"
+    help = "index one element; for elementwise work use `for i in T.Parallel(...)`, for whole tiles T.copy or T.fill"
+
+
+class AmbiguousDivision(UserError, TypeError):
+    """`/` between two integers."""
+
+    code = "TL2019"
+    message = "`/` between the integers {a} and {b} is ambiguous on the device"
+    help = "write `//` for the floor, or cast for a real quotient: T.float32(x) / y"
+
+
+class BadOperation(UserError, TypeError):
+    """An operation that these operands do not support."""
+
+    code = "TL2020"
+    message = "{why}"
+    help = "check the kinds of the operands: tiles are indexed before arithmetic, bit operations need integers"
+
+
+class IndexCount(UserError, IndexError):
+    """More indices than dimensions, or too few for one element."""
+
+    code = "TL2021"
+    message = "{name} has {rank} dimension(s), shape {shape}, but is indexed with {count}"
+    help = "give one index a dimension"
+
+
+class IndexOutOfBounds(UserError, IndexError):
+    """A constant index or slice outside its buffer."""
+
+    code = "TL2022"
+    message = "index {index} is outside dimension {dim} of {name}, whose extent is {extent}"
+    help = "valid indices are 0 to {last} (negative ones count from the end)"
+
+
+class IndexType(UserError, TypeError):
+    """An index that is no integer."""
+
+    code = "TL2023"
+    message = "{name} is indexed with {index}, which is {kind}, not an integer"
+    help = "cast it: T.int32(...)"
+
+
+class SteppedSlice(UserError, RuntimeError):
+    """A slice with a step."""
+
+    code = "TL2024"
+    message = "a slice with a step is not supported on {name}"
+    help = "loop over the elements with T.Parallel"
+
+
+class WholeBufferUpdate(UserError, RuntimeError):
+    """Augmented assignment to a whole buffer."""
+
+    code = "TL2025"
+    message = "`{op}` on the whole buffer {name} is not supported"
+    help = "for i in T.Parallel(...):\n    {name}[i] {op} ..."
+
+
+class StoreOfWrongKind(UserError, TypeError):
+    """A store of something that is no scalar expression."""
+
+    code = "TL2026"
+    message = "cannot store {what} to an element of {name}"
+    help = "store a number or an expression; copy tiles with T.copy"
+
+
+class EndlessLoop(UserError, RuntimeError):
+    """while with a condition that Python knows to be true."""
+
+    code = "TL2027"
+    message = "the condition of this `while` is always true, so the loop would never end"
+    help = "use a condition on device values, or a `for` loop with `break`"
+
+
+class ElementCount(UserError, ValueError):
+    """Unpacking into a wrong number of names."""
+
+    code = "TL2028"
+    message = "cannot unpack {have} value(s) into {want} name(s)"
+    help = "name exactly {have}"
+
+
+class ReferenceExpected(UserError, ValueError):
+    """A T.Ref parameter got something that cannot be written."""
+
+    code = "TL2029"
+    message = "parameter {name} is a T.Ref: it needs a variable or a buffer element, not {what}"
+    help = "pass a T.alloc_var or an element such as A[i]"
+
+
+class ShadowedControl(UserError, RuntimeError):
+    """global or nonlocal in traced code."""
+
+    code = "TL2030"
+    message = "`{what}` is not supported in a kernel: the name would be bound at trace time only"
+    help = "pass a T.alloc_var as a T.Ref, or return the value"
+
+
+class UnknownDtype(UserError, TypeError):
+    """A name that is no element type."""
+
+    code = "TL2031"
+    message = "{value!r} is not an element type"
+    help = 'element types are written "float16", T.float16, torch.float16 or numpy.float16'
+
+
+class SliceOutOfBounds(UserError, IndexError):
+    """A slice that leaves its buffer."""
+
+    code = "TL2032"
+    message = "slice {slice} leaves dimension {dim} of {name}, whose extent is {extent}"
+    help = "keep the slice within 0:{extent}"
+
+
+class EmptySlice(UserError, ValueError):
+    """A slice without elements."""
+
+    code = "TL2033"
+    message = "slice {slice} of dimension {dim} of {name} holds no element"
+    help = "the stop of a slice must be greater than its start"
+
+
+class CopyShape(UserError, ValueError):
+    """The two sides of a copy differ in shape."""
+
+    code = "TL2034"
+    message = "copy of {src} into {dst}: the shapes differ ({src_shape} against {dst_shape}, unit dimensions dropped)"
+    help = "slice the larger side, or give one side by its first element (A[i, j]) and it takes the extents of the other"
+
+
+class NotATile(UserError, TypeError):
+    """A tile op got something that is no buffer, region or element."""
+
+    code = "TL2035"
+    message = "{op} needs a buffer, a slice or an element for {operand}, not {what}"
+    help = "pass a tensor or a buffer made by T.alloc_shared, T.alloc_fragment, ..."
+
+
+class CopyWithoutExtents(UserError, AssertionError):
+    """Neither side of a copy says how large it is, and they are no scalar pair."""
+
+    code = "TL2036"
+    message = "neither side of this copy has extents"
+    help = "give one side as a buffer or a slice"
+
+
+class NotIterable(UserError, TypeError):
+    """A `for` over something that cannot be iterated."""
+
+    code = "TL2037"
+    message = "cannot loop over {what}"
+    help = "write range(n), T.serial(n), T.Parallel(...) or T.Pipelined(...)"
+
+
+class NotIndexable(UserError, TypeError):
+    """A scalar is indexed."""
+
+    code = "TL2038"
+    message = "{what} is a scalar and cannot be indexed"
+    help = "index the buffer itself"
+
+
+class BadShape(UserError, TypeError):
+    """A shape with an entry that is no extent."""
+
+    code = "TL2039"
+    message = "{value!r} is not an extent of a {what}"
+    help = "extents are non-negative integers, or integer expressions and symbols"

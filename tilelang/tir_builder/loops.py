@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a `for` statement of a kernel iterates over on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.tir_builder.builder import Builder, Frame
+from tilelang.tir_builder.dtypes import dtype_of
+from tilelang.tir_builder.values import as_expr, simplify, static_int
+
+__all__ = ["Axis", "LoopSpec", "OpenLoop"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop: the values start, start + step, ... below `stop` (above it for a negative step)."""
+
+    start: Any
+    stop: Any
+    step: Any = 1
+
+
+@dataclass(frozen=True)
+class LoopSpec:
+    """A nest of device loops, outermost axis first; `annotations` go on the outermost one."""
+
+    kind: str  # frame kind: parallel | pipelined | serial | unroll | vectorized
+    axes: tuple[Axis, ...]
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def for_kind(self) -> tirx.ForKind:
+        return _KINDS.get(self.kind, tirx.ForKind.SERIAL)
+
+
+_KINDS = {
+    "parallel": tirx.ForKind.PARALLEL,
+    "unroll": tirx.ForKind.UNROLLED,
+    "vectorized": tirx.ForKind.VECTORIZED,
+}
+
+
+class OpenLoop:
+    """A device loop nest whose body is being traced."""
+
+    def __init__(self, builder: Builder, spec: LoopSpec, names: tuple[str, ...]) -> None:
+        self.builder = builder
+        self.spec = spec
+        self.span = builder.span
+        self.loops: list[tuple[ir.Var, ir.Expr, ir.Expr]] = []
+        values = []
+        shifted = []
+        for axis, name in zip(spec.axes, names, strict=True):
+            step = static_int(axis.step)
+            if step == 1:
+                start, extent = axis.start, simplify(axis.stop - axis.start)
+            else:  # count the trips, and compute the user's variable from the count
+                start, extent = 0, _trips(axis)
+            kind = "int64" if "int64" in (_index_kind(start), _index_kind(extent)) else "int32"
+            var = builder.var(name, kind)
+            self.loops.append((var, as_expr(start, kind), as_expr(extent, kind)))
+            if step != 1:
+                shifted.append((len(values), axis, var, name))
+            values.append(var)
+        self.frame: Frame = builder.push(spec.kind)
+        for at, axis, var, name in shifted:
+            values[at] = builder.bind(as_expr(axis.start) + var * axis.step, name)
+        self.values = values
+
+    def close(self) -> None:
+        """Emit the nest."""
+        body = self.builder.pop(self.frame)
+        for depth in range(len(self.loops) - 1, -1, -1):
+            var, start, extent = self.loops[depth]
+            notes = dict(self.spec.annotations) if depth == 0 else None
+            body = tirx.For(var, start, extent, self.spec.for_kind, body, annotations=notes or None, span=self.span)
+        self.builder.emit(body)
+
+
+def _index_kind(value: Any) -> str:
+    return "int32" if isinstance(value, int) else dtype_of(value)
+
+
+def _trips(axis: Axis) -> Any:
+    """ceil((stop - start) / step), for either sign of a constant step."""
+    step = static_int(axis.step)
+    if step is not None and step < 0:
+        return simplify((axis.start - axis.stop + (-step - 1)) // -step)
+    return simplify((axis.stop - axis.start + (axis.step - 1)) // axis.step)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a Python function to a `tirx.PrimFunc`: parameters from annotations, one run of the rewritten body.
+
+`trace_prim_func` is the lazy style (all parameters annotated in the signature). `run_traced` is what lazy functions,
+eager functions and macros share.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.support.diagnostics import SourceSpan
+from tilelang.tir_builder import errors
+from tilelang.tir_builder.blame import blame
+from tilelang.tir_builder.builder import Builder, as_body
+from tilelang.tir_builder.compiled import bound, compiled
+from tilelang.tir_builder.dtypes import DType, as_dtype
+from tilelang.tir_builder.source import Place, SourceFunction
+from tilelang.tir_builder.specs import TensorSpec
+from tilelang.tir_builder.tracer import Tracer
+from tilelang.tir_builder.values import describe
+
+__all__ = ["evaluate_annotations", "finish", "make_param", "run_traced", "trace_prim_func"]
+
+
+def run_traced(fn: Callable[..., Any], builder: Builder, args: Any, kwargs: Any, tracer_type: Any = Tracer) -> Any:
+    """Run the rewritten `fn` on `builder` and return what it returns and the tracer used."""
+    code, source = compiled(fn)
+    tracer = tracer_type(builder, source.places)
+    return bound(fn, code)(tracer, *args, **kwargs), tracer
+
+
+def evaluate_annotations(fn: Callable[..., Any], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The annotations of `fn`; those kept as text are evaluated where the function was defined."""
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    names = {**(extra or {}), **{k: c.cell_contents for k, c in cells.items() if _filled(c)}}
+    return {
+        name: eval(a, fn.__globals__, names) if isinstance(a, str) and not isinstance(a, DType) else a  # noqa: S307
+        for name, a in fn.__annotations__.items()
+    }
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def make_param(builder: Builder, name: str, annotation: Any) -> ir.Var:
+    """The parameter that an annotation describes. Raises MissingAnnotation."""
+    if isinstance(annotation, TensorSpec):
+        return annotation.buffer(builder.unique(name))
+    if callable(getattr(annotation, "as_spec", None)):
+        return annotation.as_spec().buffer(builder.unique(name))
+    if annotation is inspect.Parameter.empty:
+        raise errors.MissingAnnotation(name=name)
+    dtype = as_dtype(annotation)
+    builder.unique(name)
+    if dtype == "handle":
+        return tirx.Var(name, ir.PointerType(ir.PrimType("void")))
+    return tirx.Var(name, str(dtype))
+
+
+def parameter_span(source: SourceFunction, name: str) -> SourceSpan:
+    """Where the parameter is written."""
+    args = source.node.args
+    every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
+    node = next((a for a in every if a.arg == name), source.node)
+    return source.span(node)
+
+
+def trace_prim_func(fn: Callable[..., Any], locals_of_caller: Mapping[str, Any] | None = None) -> tirx.PrimFunc:
+    """Trace a function whose parameters are all annotated. Raises catalogue errors at the user's token."""
+    builder = Builder(fn.__name__)
+    try:
+        _, source = compiled(fn)
+        annotations = evaluate_annotations(fn, locals_of_caller)
+        params: list[ir.Var] = []
+        by_name: dict[str, ir.Var] = {}
+        with builder:
+            for parameter in inspect.signature(fn).parameters.values():
+                name = parameter.name
+                builder.place = Place(parameter_span(source, name))
+                if parameter.kind is parameter.POSITIONAL_ONLY:
+                    raise errors.PositionalOnly(name=name, span=builder.place.span)
+                annotation = annotations.get(name, parameter.empty)
+                by_name[name] = make_param(builder, name, annotation)
+                params.append(by_name[name])
+            positional, keywords = _split(fn, by_name)
+            result, _ = run_traced(fn, builder, positional, keywords)
+        return finish(builder, params, result, source)
+    except Exception as e:  # located, then raised again: nothing is swallowed
+        raise_located(e, builder)
+        raise
+
+
+def raise_located(exc: Exception, builder: Builder) -> None:
+    """Raise what `exc` means to the user, where that is another exception; else return."""
+    better = blame(exc, builder)
+    if better is not exc:
+        raise better from exc
+
+
+def _split(fn: Callable[..., Any], by_name: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    positional, keywords = [], {}
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            keywords[parameter.name] = by_name[parameter.name]
+        else:
+            positional.append(by_name[parameter.name])
+    return positional, keywords
+
+
+def finish(builder: Builder, params: list[ir.Var], result: Any, source: SourceFunction) -> tirx.PrimFunc:
+    """The PrimFunc of a finished trace; returned T.empty tensors become trailing parameters."""
+    returned = list(result) if isinstance(result, tuple | list) else [] if result is None else [result]
+    for value in returned:
+        if not any(value is o for o in builder.outputs):
+            raise errors.ReturnValue(what=describe(value), span=source.span(source.node))
+    for output in builder.outputs:
+        if not any(output is v for v in returned):
+            raise errors.MissingReturn(name=output.name)
+    frame = builder.frames[0]
+    builder.place = Place(source.span(source.node))
+    span = builder.span
+    attributes = {"global_symbol": builder.name, "s_tir": True, **builder.func_attrs}
+    if returned:
+        attributes["tl.num_outputs"] = len(returned)
+    return tirx.PrimFunc(
+        [*params, *returned], as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span
+    )
+
+
+def caller_locals(depth: int) -> Mapping[str, Any]:
+    """Locals of the calling function, for annotations kept as text."""
+    return sys._getframe(depth + 1).f_locals

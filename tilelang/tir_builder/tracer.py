@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rewritten code calls: one `Tracer` an invocation of a traced function (`__tb` in the rewritten source).
+
+It knows the Python side (names, places, what is a compile-time value) and drives the `Builder`. Name rules: a name
+bound to an expression is immutable, a name made by `T.alloc_var` is a variable and assignment stores to it; a name
+bound in a device block is gone after it; a device loop may not carry a binding from one iteration to the next.
+"""
+
+from __future__ import annotations
+
+import builtins
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.tir_builder import errors, values
+from tilelang.tir_builder.branches import DeviceBranch, PythonBranch
+from tilelang.tir_builder.builder import Builder, Frame
+from tilelang.tir_builder.builtin_calls import BUILTIN_CALLS
+from tilelang.tir_builder.dtypes import DType, cast_to
+from tilelang.tir_builder.elements import read_attribute, read_element, store_element
+from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop
+from tilelang.tir_builder.source import Place
+
+__all__ = ["Scope", "Tracer"]
+
+_LOOP_KINDS = frozenset({"parallel", "pipelined", "serial", "unroll", "vectorized", "while"})
+
+
+@dataclass
+class Entry:
+    """What is known of a name: its variable if it is one, the frame that bound it, loops that read it, why it is dead."""
+
+    cell: Any = None
+    frame: Frame | None = None
+    place: Place | None = None
+    read_in: set[int] = field(default_factory=set)
+    dead: str = ""  # "" | "gone" (defined in a closed block) | "stale" (bound anew in one)
+
+
+class Scope:
+    """The names of one invocation."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+
+    def leave(self, name: str, before: Entry | None) -> None:
+        """A block that bound `name` closes; `before` is what the name was outside."""
+        now = self.entries[name]
+        self.entries[name] = Entry(
+            None, before.frame if before else None, now.place, set(), "stale" if before and not before.dead else "gone"
+        )
+
+
+class Tracer:
+    """The rewritten code's view of the builder, for one invocation of a function or macro."""
+
+    def __init__(self, builder: Builder, places: list[Place], *, is_macro: bool = False) -> None:
+        self.builder = builder
+        self.places = places
+        self.scope = Scope()
+        self.base = len(builder.frames)
+        self.is_macro = is_macro
+
+    # -- places and names ---------------------------------------------------------------------------------------------
+
+    def at(self, index: int) -> None:
+        """The statement at place `index` starts."""
+        builder = self.builder
+        builder.place = self.places[index]
+        if builder.fresh:
+            builder.fresh.clear()
+
+    def use(self, name: str, value: Any) -> Any:
+        """A watched name is read."""
+        entry = self.scope.entries.get(name)
+        if entry is None:
+            return value
+        if entry.dead:
+            where = (errors.Note("it was bound here", entry.place.span),) if entry.place else ()
+            kind = errors.AssignedInBranch if entry.dead == "stale" else errors.OutOfScope
+            raise kind(name=name, notes=where)
+        if self.builder.loops:
+            for loop in self.builder.loops:
+                if loop is not None:
+                    entry.read_in.add(id(loop))
+        return value
+
+    def assign(self, name: str, value: Any) -> Any:
+        """`name = value`; the result is what the Python name holds from now on."""
+        builder = self.builder
+        entry = self.scope.entries.get(name)
+        value = values.fold(value)
+        is_fresh = any(value is f for f in builder.fresh)
+        if entry is not None and entry.cell is not None and not is_fresh:
+            store_element(builder, entry.cell.source, list(entry.cell.indices), value)
+            return entry.cell
+        if entry is not None:
+            self._check_carried(name, entry)
+        if not is_fresh:
+            value = self._bound(name, value)
+        frame = builder.frames[-1]
+        if entry is None or entry.frame is not frame:
+            frame.bindings.append((self.scope, name, entry))
+        self.scope.entries[name] = Entry(value if is_fresh else None, frame, builder.place)
+        return value
+
+    def _bound(self, name: str, value: Any) -> Any:
+        """The value that a name keeps: expressions are bound once, inside a launch."""
+        value = values.python_value(value)
+        if not values.is_scalar(value) or isinstance(value, ir.Var | tirx.IntImm | tirx.FloatImm):
+            return value
+        return self.builder.bind(value, name) if self.builder.on_device else value
+
+    def _check_carried(self, name: str, entry: Entry) -> None:
+        """A name read in a device loop must not be bound anew in it."""
+        if entry.dead or not entry.read_in:
+            return
+        inner = self._frames_inside(entry.frame)
+        if any(id(frame) in entry.read_in for frame in inner):
+            note = (errors.Note("it was bound here", entry.place.span),) if entry.place else ()
+            raise errors.LoopCarriedName(name=name, notes=note)
+
+    def _frames_inside(self, frame: Frame | None) -> list[Frame]:
+        frames = self.builder.frames
+        index = next((i for i, f in enumerate(frames) if f is frame), -1)
+        return [f for f in frames[index + 1 :] if f.kind in _LOOP_KINDS]
+
+    def shared_value(self, value: Any) -> Any:
+        """The value of `a = b = value`: evaluated once."""
+        return self._snapshot(None, value)
+
+    def _snapshot(self, name: str | None, value: Any) -> Any:
+        """A value that later stores cannot change."""
+        value = values.fold(value)
+        if any(value is f for f in self.builder.fresh):
+            return value
+        return self._bound(name or "value", value)
+
+    def unpack(self, value: Any, spec: tuple[Any, ...]) -> Any:
+        """The elements of `value` for the targets of `spec`, all evaluated before the first is assigned."""
+        if isinstance(value, ir.Var) and not values.is_buffer(value):
+            value = (value,)
+        if isinstance(value, ir.Expr) or not isinstance(value, Iterable):
+            raise errors.ElementCount(have=1, want=len(spec))
+        items = list(value)
+        star = next((i for i, s in enumerate(spec) if isinstance(s, str) and s.startswith("*")), None)
+        if star is not None and len(items) >= len(spec) - 1:
+            stop = len(items) - (len(spec) - 1 - star)
+            items[star:stop] = [items[star:stop]]
+        if len(items) != len(spec):
+            raise errors.ElementCount(have=len(items), want=len(spec))
+        return [self._snapshot(s if isinstance(s, str) else None, v) for s, v in zip(spec, items, strict=True)]
+
+    def typed(self, annotation: Callable[[], Any], value: Any) -> Any:
+        """The value of `x: T.int32 = value`; annotations that are no element types change nothing."""
+        try:
+            kind = annotation()
+        except NameError:  # Python does not evaluate the annotations of locals
+            return value
+        return cast_to(value, kind) if isinstance(kind, DType) else value
+
+    def declares(self, annotation: Callable[[], Any]) -> bool:
+        """Does a bare `x: annotation` declare a parameter (eager style only)."""
+        return False
+
+    def declare(self, name: str, annotation: Any) -> Any:
+        """The tensor of a declared parameter."""
+        raise errors.UnsupportedSyntax(what="a tensor annotation in the body", instead="annotate the parameter")
+
+    # -- expressions ----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, value: Any) -> None:
+        """An expression statement: calls with effects are kept, everything else has happened already."""
+        if isinstance(value, tirx.Stmt):
+            self.builder.emit(value)
+        elif isinstance(value, ir.Call):
+            self.builder.emit(tirx.Evaluate(value, span=self.builder.span))
+
+    slice = staticmethod(builtins.slice)
+    attribute = staticmethod(read_attribute)
+    binary = staticmethod(values.binary)
+    not_ = staticmethod(values.negate)
+
+    def getitem(self, owner: Any, index: Any) -> Any:
+        """`owner[index]`."""
+        return read_element(owner, index)
+
+    def setitem(self, owner: Any, index: Any, value: Any) -> None:
+        """`owner[index] = value`."""
+        store_element(self.builder, owner, index, value)
+
+    def update(self, op: str, owner: Any, index: Any, value: Any) -> None:
+        """`owner[index] op= value`."""
+        if values.is_buffer(owner):
+            old = read_element(owner, index)
+            if not isinstance(old, ir.TensorLoad):
+                raise errors.WholeBufferUpdate(op=f"{op}=", name=str(old))
+            store_element(self.builder, owner, list(old.indices), self.arithmetic(op, old, value))
+        else:
+            store_element(self.builder, owner, index, self.arithmetic(op, read_element(owner, index), value))
+
+    def augment(self, op: str, old: Any, value: Any) -> Any:
+        """The new value of `name op= value`."""
+        if values.is_buffer(old):
+            raise errors.WholeBufferUpdate(op=f"{op}=", name=old.name)
+        if isinstance(old, list) and op == "+":
+            old += value
+            return old
+        return self.arithmetic(op, old, value)
+
+    @staticmethod
+    def arithmetic(op: str, a: Any, b: Any) -> Any:
+        return values.binary(op, a, b)
+
+    def compare(self, ops: tuple[str, ...], *operands: Any) -> Any:
+        """A chain of comparisons; every operand has been evaluated once."""
+        if len(ops) == 1:
+            return values.compare(ops[0], *operands)
+        parts = [values.compare(op, a, b) for op, a, b in zip(ops, operands, operands[1:], strict=False)]
+        return values.all_of(parts)
+
+    def and_(self, *thunks: Callable[[], Any]) -> Any:
+        return self._short_circuit("and", thunks, values.all_of)
+
+    def or_(self, *thunks: Callable[[], Any]) -> Any:
+        return self._short_circuit("or", thunks, values.any_of)
+
+    def _short_circuit(self, op: str, thunks: tuple[Callable[[], Any], ...], join: Callable[[list[Any]], Any]) -> Any:
+        """Python's own `and`/`or` as long as it knows the operands; a device expression from then on."""
+        decisive = op == "or"
+        pending: list[Any] = []
+        value: Any = None
+        for thunk in thunks:
+            value = self._pure(thunk, op) if pending else thunk()
+            value = values.python_value(values.fold(value))
+            if isinstance(value, ir.Expr):
+                pending.append(value)
+            elif bool(value) is decisive:
+                return join([*pending, value]) if pending else value
+        return join(pending) if pending else value
+
+    def _pure(self, thunk: Callable[[], Any], op: str) -> Any:
+        """An operand that the device may skip: evaluating it must not emit statements."""
+        before = len(self.builder.frames[-1].stmts)
+        value = thunk()
+        if len(self.builder.frames[-1].stmts) != before:
+            raise errors.MacroInExpression(what=op)
+        return value
+
+    def if_expression(self, test: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        """`a if test else b`."""
+        test = values.as_condition(test)
+        if isinstance(test, bool):
+            return then() if test else otherwise()
+        a, b = self._pure(then, "if/else"), self._pure(otherwise, "if/else")
+        return values.choose(test, a, b)
+
+    def builtin(self, function: Any) -> Any:
+        """A Python builtin called by name, or its device version."""
+        return BUILTIN_CALLS.get(function, function) if isinstance(function, type | _BUILTIN_TYPE) else function
+
+    # -- control flow ---------------------------------------------------------------------------------------------------
+
+    def if_(self, test: Any) -> Any:
+        """Open an `if`: a Python choice or a device branch."""
+        test = values.as_condition(test)
+        return PythonBranch(test) if isinstance(test, bool) else DeviceBranch(self.builder, test)
+
+    def while_(self, test: Callable[[], Any]) -> Iterator[None]:
+        """A device loop; Python conditions must be false."""
+        builder = self.builder
+        condition = values.as_condition(test())
+        if condition is True:
+            raise errors.EndlessLoop()
+        if condition is False:
+            warnings.warn(f"{builder.place.span}: the condition of this `while` is false", stacklevel=3)  # type: ignore[union-attr]
+            return
+        span = builder.span
+        frame = builder.push("while")
+        builder.loops.append(frame)
+        yield None
+        builder.loops.pop()
+        builder.emit(tirx.While(condition, builder.pop(frame), span=span))
+
+    def for_(self, iterable: Any, spec: Any) -> Iterator[Any]:
+        """A device loop (one trip, for tracing) or the items of a Python iterable."""
+        builder = self.builder
+        if isinstance(iterable, builtins.range):
+            iterable = LoopSpec("serial", (Axis(iterable.start, iterable.stop, iterable.step),))
+        if not isinstance(iterable, LoopSpec):
+            if isinstance(iterable, ir.Expr) or not isinstance(iterable, Iterable):
+                raise errors.NotIterable(what=values.describe(iterable))
+            yield from self._unrolled(iterable)
+            return
+        loop = OpenLoop(builder, iterable, _loop_names(spec, len(iterable.axes)))
+        builder.loops.append(loop.frame)
+        many = len(loop.values) > 1 or isinstance(spec, tuple)
+        yield loop.values if many else loop.values[0]
+        builder.loops.pop()
+        loop.close()
+
+    def _unrolled(self, iterable: Iterable[Any]) -> Iterator[Any]:
+        loops = self.builder.loops
+        depth = len(loops)
+        for item in iterable:
+            loops.append(None)
+            self._python_loop_base = len(self.builder.frames)
+            try:
+                yield item
+            finally:
+                del loops[depth:]
+
+    def break_(self) -> bool:
+        """Emit a break of the device loop, or tell the unrolled Python loop to stop (True)."""
+        return self._leave_loop("break", tirx.Break)
+
+    def continue_(self) -> bool:
+        return self._leave_loop("continue", tirx.Continue)
+
+    def _leave_loop(self, what: str, node: Any) -> bool:
+        builder = self.builder
+        if not builder.loops:
+            raise errors.LoopControl(what=what, why="is not inside a loop", instead="remove it")
+        loop = builder.loops[-1]
+        if loop is None:
+            if len(builder.frames) != self._python_loop_base:
+                why = "stands under a device condition, but its loop is unrolled by Python"
+                raise errors.LoopControl(what=what, why=why, instead="iterate over T.serial(...) to get a device loop")
+            return True
+        if loop.kind in ("parallel", "pipelined", "vectorized"):
+            why = f"cannot leave a {loop.kind} loop, whose iterations are not run in sequence"
+            raise errors.LoopControl(what=what, why=why, instead="guard the statements with an `if`, or use T.serial")
+        builder.emit(node(span=builder.span))
+        builder.frames[-1].ended = True
+        return False
+
+    def with_(self, context: Any, spec: Any) -> Any:
+        """The context manager of a `with`; frames of the language learn the names that they are bound to."""
+        if hasattr(context, "target_names"):
+            context.target_names = spec if isinstance(spec, tuple) else (spec,) if spec else ()
+        return context
+
+    def assert_(self, test: Any, message: Callable[[], Any] | None) -> None:
+        """`assert`: Python's for Python values, a device assertion otherwise."""
+        test = values.as_condition(test)
+        text = str(message()) if message is not None and test is not True else ""
+        if isinstance(test, bool):
+            assert test, text
+            return
+        parts = [ir.StringImm(text or str(test))]
+        self.builder.emit(tirx.AssertStmt(ir.StringImm("RuntimeError"), test, parts, span=self.builder.span))
+
+    def return_(self, value: Any) -> Any:
+        """The result of a function or macro, outside device control flow."""
+        if len(self.builder.frames) != self.base:
+            raise errors.ReturnInBranch()
+        cells = [e.cell for e in self.scope.entries.values() if e.cell is not None]
+        parts = value if isinstance(value, tuple | list) else (value,)
+        self.returned = [p for p in parts if any(p is c for c in cells)]
+        return value
+
+    returned: list[Any] = []
+    _python_loop_base = 0
+
+
+_BUILTIN_TYPE = type(len)
+
+
+def _loop_names(spec: Any, count: int) -> tuple[str, ...]:
+    if isinstance(spec, str):
+        return (spec,) * count if count == 1 else tuple(f"{spec}_{i}" for i in range(count))
+    names = spec if isinstance(spec, tuple) else ()
+    if spec is not None and len(names) != count:
+        raise errors.ElementCount(have=count, want=len(names))
+    return tuple(n if isinstance(n, str) else "i" for n in names) or ("i",) * count

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations on values that may be Python's or the device's: one meaning for both.
+
+Python numbers in, Python numbers out; as soon as one operand is an expression the result is one. Integer `//` and `%`
+are floor division and its remainder, as in Python; `/` between integers is an error (see `AmbiguousDivision`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import ir, tirx
+from tvm.tirx.buffer import BufferType
+
+from tilelang.tir_builder import errors
+from tilelang.tir_builder.dtypes import cast_to, dtype_of
+
+__all__ = [
+    "all_of",
+    "any_of",
+    "as_condition",
+    "as_expr",
+    "binary",
+    "choose",
+    "compare",
+    "describe",
+    "fold",
+    "is_buffer",
+    "is_scalar",
+    "negate",
+    "python_value",
+    "shape_of",
+    "simplify",
+    "static_int",
+]
+
+PYTHON_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor, "@": operator.matmul,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "is": operator.is_, "is not": operator.is_not, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
+}  # fmt: skip
+_NUMBERS = (bool, int, float)
+_MAX_UNROLLED_POWER = 8
+
+
+def is_buffer(value: Any) -> bool:
+    """Is it a whole buffer (not a region or an element of one)."""
+    return isinstance(value, ir.Var) and isinstance(value.ty, BufferType)
+
+
+def is_scalar(value: Any) -> bool:
+    """Is it a scalar expression of the device (Python numbers are not)."""
+    if isinstance(value, ir.Expr):
+        return isinstance(value.ty, ir.PrimType)
+    return hasattr(value, "asobject")
+
+
+def fold(value: Any) -> Any:
+    """A deferred comparison (`a == b` in plain Python code) as the expression that it stands for."""
+    return value.asobject() if hasattr(value, "asobject") else value
+
+
+def python_value(value: Any) -> Any:
+    """A Python number for an int32 or bool constant, else the value."""
+    if isinstance(value, tirx.IntImm):
+        kind = str(value.ty.dtype)
+        if kind == "int32":
+            return int(value.value)
+        if kind == "bool":
+            return bool(value.value)
+    return value
+
+
+def static_int(value: Any) -> int | None:
+    """The integer that a value is, where that is known at trace time."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value.value) if isinstance(value, tirx.IntImm) else None
+
+
+def simplify(value: Any) -> Any:
+    """The simplest form of an integer expression; Python's int where it is constant."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, tirx.IntImm):
+        return int(value.value)
+    return python_value(tvm.sym.Analyzer().simplify(value))
+
+
+def shape_of(buffer: Any) -> tuple[Any, ...]:
+    """The extents of a buffer, Python ints where they are constant."""
+    return tuple(int(s.value) if isinstance(s, tirx.IntImm) else s for s in buffer.ty.shape)
+
+
+def describe(value: Any) -> str:
+    """A value in words, for messages."""
+    if is_buffer(value):
+        return f"buffer {value.name}"
+    if isinstance(value, ir.TensorRegion):
+        return str(value)
+    if is_scalar(value):
+        return f"the {dtype_of(value)} expression `{fold(value)}`"
+    return f"{value!r} ({type(value).__name__})"
+
+
+def as_expr(value: Any, dtype: str | None = None) -> ir.Expr:
+    """A scalar expression for a number or an expression, converted to `dtype` where that is given.
+
+    Raises BufferAsValue for tiles and BadOperation for other objects.
+    """
+    value = fold(value)
+    if isinstance(value, ir.Expr) and isinstance(value.ty, ir.PrimType):
+        return value if dtype is None else cast_to(value, dtype)
+    if isinstance(value, _NUMBERS):
+        wide = isinstance(value, int) and not -(2**31) <= value < 2**31
+        return cast_to(value, dtype or ("int64" if wide else dtype_of(value)))
+    if is_buffer(value):
+        raise errors.BufferAsValue(what=f"buffer {value.name}", shape=shape_of(value))
+    if isinstance(value, ir.TensorRegion):
+        shape = tuple(python_value(r.extent) for r in value.region)
+        raise errors.BufferAsValue(what=str(value), shape=shape)
+    if hasattr(value, "item") and not isinstance(value, ir.Expr):
+        return as_expr(value.item(), dtype)
+    raise errors.BadOperation(why=f"{describe(value)} is not a number or an expression")
+
+
+def as_condition(value: Any) -> Any:
+    """A bool expression for a device value, or the Python truth of anything else."""
+    value = python_value(fold(value))
+    if is_buffer(value):
+        raise errors.BufferAsCondition(name=value.name)
+    if isinstance(value, ir.TensorRegion):
+        raise errors.BufferAsCondition(name=value.source.name)
+    if not is_scalar(value):
+        return bool(value)
+    kind = dtype_of(value)
+    if kind == "bool":
+        return value
+    return python_value(fold(value != cast_to(0, kind)))
+
+
+def _device(a: Any, b: Any) -> bool:
+    """Do these operands make a device operation. Tiles are refused."""
+    a_dev, b_dev = isinstance(a, ir.Expr), isinstance(b, ir.Expr)
+    return a_dev or b_dev
+
+
+def _is_float(kind: str) -> bool:
+    return "float" in kind
+
+
+def binary(op: str, a: Any, b: Any) -> Any:
+    """`a op b`."""
+    a, b = fold(a), fold(b)
+    if not _device(a, b):
+        return PYTHON_OPS[op](a, b)
+    if isinstance(a, ir.Expr) and isinstance(b, str | tuple | list):
+        return PYTHON_OPS[op](a, b)
+    a, b = as_expr_like(a, b), as_expr_like(b, a)
+    kinds = dtype_of(a), dtype_of(b)
+    floats = any(_is_float(k) for k in kinds)
+    if op in ("//", "%", "/") and static_int(b) == 0:
+        raise errors.BadOperation(why=f"`{a} {op} 0` divides by zero")
+    match op:
+        case "/":
+            if not floats:
+                raise errors.AmbiguousDivision(a=a, b=b)
+            return a / b
+        case "//":
+            return tirx.floor(a / b) if floats else python_value(tirx.floordiv(a, b))
+        case "%":
+            return a - tirx.floor(a / b) * b if floats else python_value(tirx.floormod(a, b))
+        case "**":
+            return _power(a, b)
+        case "&" | "|" if kinds == ("bool", "bool"):
+            return all_of([a, b]) if op == "&" else any_of([a, b])
+        case "&" | "|" | "^" | "<<" | ">>" if floats:
+            raise errors.BadOperation(why=f"`{op}` needs integers, not {kinds[0]} and {kinds[1]}")
+        case "<<" | ">>" if kinds[0] != kinds[1] and isinstance(b, tirx.IntImm):
+            b = cast_to(int(b.value), kinds[0])
+    return python_value(PYTHON_OPS[op](a, b))
+
+
+def as_expr_like(value: Any, other: Any) -> Any:
+    """An operand: a Python number beside an expression takes its type where it can hold the number."""
+    if isinstance(value, bool):
+        return tirx.const(value, "bool")
+    if isinstance(value, int | float) and isinstance(other, ir.Expr) and isinstance(other.ty, ir.PrimType):
+        kind = dtype_of(other)
+        # Narrow integers compute in int32, as in C; a number next to a float is of that float type.
+        if _is_float(kind) or (isinstance(value, int) and kind in ("int64", "uint64", "uint32")):
+            return tirx.const(value, kind)
+    return as_expr(value)
+
+
+def _power(a: Any, b: Any) -> Any:
+    exponent = static_int(b)
+    if exponent is None and isinstance(b, tirx.FloatImm) and float(b.value).is_integer():
+        exponent = int(b.value)
+    if exponent is not None and 1 <= exponent <= _MAX_UNROLLED_POWER:
+        result = a
+        for _ in range(exponent - 1):
+            result = result * a
+        return result
+    if not _is_float(dtype_of(a)):
+        a = cast_to(a, "float32")
+    return tirx.power(a, cast_to(b, dtype_of(a)))
+
+
+def compare(op: str, a: Any, b: Any) -> Any:
+    """`a op b` for a comparison. Objects that are no numbers compare as Python does."""
+    a, b = fold(a), fold(b)
+    if op in ("is", "is not", "in", "not in") or not _device(a, b):
+        return PYTHON_OPS[op](a, b)
+    if op in ("==", "!=") and not (_comparable(a) and _comparable(b)):
+        return PYTHON_OPS[op](a is b or (is_buffer(a) and is_buffer(b) and a.same_as(b)), True)
+    a, b = as_expr_like(a, b), as_expr_like(b, a)
+    return python_value(fold(PYTHON_OPS[op](a, b)))
+
+
+def _comparable(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) or is_scalar(value)
+
+
+def all_of(values: list[Any]) -> Any:
+    """Conjunction; what Python knows is folded away."""
+    result: Any = True
+    for value in values:
+        value = as_condition(value)
+        if value is False:
+            return False
+        if value is not True:
+            result = value if result is True else tirx.And(result, value)
+    return result
+
+
+def any_of(values: list[Any]) -> Any:
+    """Disjunction; what Python knows is folded away."""
+    result: Any = False
+    for value in values:
+        value = as_condition(value)
+        if value is True:
+            return True
+        if value is not False:
+            result = value if result is False else tirx.Or(result, value)
+    return result
+
+
+def negate(value: Any) -> Any:
+    """Logical not."""
+    value = as_condition(value)
+    return not value if isinstance(value, bool) else tirx.Not(value)
+
+
+def choose(test: Any, a: Any, b: Any) -> Any:
+    """`a` where `test` holds, else `b`; the side not taken is not evaluated on the device."""
+    test = as_condition(test)
+    if isinstance(test, bool):
+        return a if test else b
+    a, b = fold(a), fold(b)
+    a, b = as_expr_like(a, b), as_expr_like(b, a)
+    if dtype_of(a) != dtype_of(b):
+        kind = dtype_of(a + b)
+        a, b = cast_to(a, kind), cast_to(b, kind)
+    return tirx.if_then_else(test, a, b)
