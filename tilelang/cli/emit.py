@@ -1,37 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text, or the bytes, of a program at one level."""
+"""The text, or the bytes, of a program at one level. No driver and no device is needed for any of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tilelang.cli.program import BadCommand
+__all__ = ["LEVELS", "TEXTS", "cubin_of", "emit"]
 
-__all__ = ["cubin", "emit_level", "emit_text"]
+LEVELS = ("tir", "laid-out", "scheduled", "device")
+TEXTS = ("cuda", "ptx", "sass")
 
 
-def emit_level(program: Any, arch: str, level: str) -> str:
-    """The IR of a program at `level` (tir, laid-out, scheduled or device)."""
+def emit(program: Any, arch: str, what: str) -> str:
+    """The text of a program at one of LEVELS or as one of TEXTS."""
+    if what in LEVELS:
+        from tilelang.transform.pipeline import lower
+
+        return lower(program, arch, stop_after=what).script()
+    if what == "cuda":
+        return _cuda_text(program, arch)
+    cubin = cubin_of(program, arch)
+    if what == "ptx":
+        return cubin.ptx
+    from tilelang.codegen.compile import disassemble
+
+    return disassemble(cubin)
+
+
+def cubin_of(program: Any, arch: str) -> Any:
+    """The machine code of a program as a `tilelang.codegen.compile.Cubin`."""
+    from tilelang.codegen.compile import compile_cuda
+
+    return compile_cuda(_cuda_text(program, arch), arch)
+
+
+def _cuda_text(program: Any, arch: str) -> str:
+    from tilelang.codegen.cuda import lower_to_cuda
+    from tilelang.target.arch import arch_of
     from tilelang.transform.pipeline import lower
 
-    return lower(program, arch, stop_after=level).script()
-
-
-def emit_text(program: Any, target: str, what: str) -> str:
-    """The CUDA, PTX or SASS text of a program."""
-    import tilelang
-
-    kernel = tilelang.compile(program, target=target)
-    if what == "cuda":
-        return kernel.get_kernel_source()
-    return kernel.get_ptx() if what == "ptx" else kernel.get_sass()
-
-
-def cubin(program: Any, target: str) -> bytes:
-    """The machine code of a program as the driver loads it."""
-    import tilelang
-
-    executable = tilelang.compile(program, target=target).artifact
-    if not hasattr(executable, "cubin"):
-        raise BadCommand(f"target {target} has no cubin")
-    return executable.cubin()
+    return lower_to_cuda(lower(program, arch), arch_of(arch)).text

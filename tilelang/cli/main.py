@@ -47,9 +47,6 @@ class Emit(str, Enum):
     SASS = "sass"
 
 
-_LEVELS = frozenset({Emit.TIR, Emit.LAID_OUT, Emit.SCHEDULED, Emit.DEVICE})
-
-
 def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
     """User errors as their text alone: a traceback through the compiler helps nobody."""
 
@@ -94,21 +91,16 @@ def compile_command(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="write there instead of the terminal")] = None,
 ) -> None:
     """Print a program at one level, from the tile program to machine code."""
-    from tilelang.cli.emit import emit_level, emit_text
+    from tilelang.cli.emit import cubin_of
+    from tilelang.cli.emit import emit as emit_text
 
     program = load_program(where, settings or [])
     if emit is Emit.CUBIN:
         if output is None:
             raise BadCommand("a cubin is binary: give --output FILE")
-        from tilelang.cli.emit import cubin
-
-        output.write_bytes(cubin(program, _target(target)))
+        output.write_bytes(cubin_of(program, _arch(target)).data)
         return
-    text = (
-        emit_level(program, _arch(target), emit.value)
-        if emit in _LEVELS
-        else emit_text(program, _target(target), emit.value)
-    )
+    text = emit_text(program, _arch(target), emit.value)
     if output is None:
         typer.echo(text)
     else:
@@ -119,13 +111,14 @@ def compile_command(
 @_reports_errors
 def inspect(where: Where, settings: Settings = None, target: Target = "cuda:sm_90a") -> None:
     """Show layouts, pipeline, instructions, resources, and why nothing faster was taken."""
+    from tilelang.cli.emit import cubin_of
     from tilelang.tools.report import inspect_program
-    from tilelang.tools.resources import resources_of
+    from tilelang.tools.resources import describe_resources
 
-    program = load_program(where, settings or [])
-    typer.echo(inspect_program(program, _arch(target)).text())
+    program, arch = load_program(where, settings or []), _arch(target)
+    typer.echo(inspect_program(program, arch).text())
     typer.echo("")
-    typer.echo(resources_of(program, _target(target)))
+    typer.echo(describe_resources(cubin_of(program, arch)))
 
 
 @app.command()

@@ -74,8 +74,8 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape:
         raise ValueError(f"expected (batch, seq, heads, dim), got {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}")
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or q.shape[2] % k.shape[2]:
-        raise ValueError(f"batch and head dimension must agree and kv_heads divide heads: {tuple(q.shape)},
-        {tuple(k.shape)}")
+        shapes = f"{tuple(q.shape)}, {tuple(k.shape)}"
+        raise ValueError(f"batch and head dimension must agree and kv_heads divide heads: {shapes}")
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         raise RuntimeError("flash_attention has no backward pass yet; call it under torch.no_grad()")
 

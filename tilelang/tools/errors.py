@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error catalogue for people: `tilelang explain CODE` and docs/errors.md are made here.
 
-An entry is known once the module that defines it is loaded, so the whole package is loaded first.
+An entry is known once the module that defines it is loaded, so those modules are loaded first.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
+import re
+from pathlib import Path
 
+import tilelang
 from tilelang.support.errors import CATALOGUE, UserError, catalogue
 
 __all__ = ["describe_error", "errors_page", "known_codes"]
@@ -28,11 +30,11 @@ _ROOMS = {
 
 
 def _load_all() -> None:
-    import tilelang
-
-    for module in pkgutil.walk_packages(tilelang.__path__, "tilelang."):
-        if module.name.split(".")[-1] in ("errors", "diagnostics") or module.name.startswith("tilelang.support"):
-            importlib.import_module(module.name)
+    """Import every module that defines an entry: its source assigns a code."""
+    root = Path(tilelang.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        if re.search(r'^    code = "TL', path.read_text(encoding="utf-8"), re.MULTILINE):
+            importlib.import_module(".".join(("tilelang", *path.relative_to(root).with_suffix("").parts)))
 
 
 def known_codes() -> list[str]:

@@ -3,7 +3,7 @@
 
 `inspect_program` lowers a program level by level and reads the decisions off the IR: the layout of every buffer, the
 instruction of every copy and gemm, the roles and stages of every pipeline, and the notes of the passes, which say why a
-faster way was not taken. What only the assembler knows (registers, spills) comes from `tilelang.tools.resources`.
+faster way was not taken. What only the assembler knows (registers, spills) is in `tilelang.tools.resources`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tilelang.ir.stmts import as_list, const_int, dtype_of, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads
 from tilelang.support.diagnostics import SourceSpan
+from tilelang.target.arch import arch_of
 
 __all__ = ["BufferFact", "OpFact", "PipelineFact", "Report", "inspect_program"]
 
@@ -108,12 +109,12 @@ class Report:
 
 def inspect_program(func: Any, arch: Any) -> Report:
     """The decisions about `func` for `arch` (a `tilelang.target.arch.Arch` or its name, as sm_90a)."""
-    from tilelang.transform.pipeline import lower
+    from tilelang.transform.pipeline import Context, lower
 
-    notes: list[str] = []
-    laid_out = lower(func, arch, stop_after="laid-out", notes=notes)
-    scheduled = lower(func, arch, stop_after="scheduled")
-    device = lower(func, arch, stop_after="device")
+    context = Context(arch_of(arch))
+    device = lower(func, context.arch, context=context)
+    laid_out = lower(func, context.arch, stop_after="laid-out")
+    scheduled = lower(func, context.arch, stop_after="scheduled")
     buffers = tuple(_buffers(laid_out))
     before = {b.name: b.shape for b in buffers}
     versions = tuple(
@@ -129,7 +130,7 @@ def inspect_program(func: Any, arch: Any) -> Report:
         versions=versions,
         roles=tuple(dict.fromkeys(_roles(scheduled))),
         shared_bytes=sum(_bytes(s.buffer) for s in _allocs(device) if s.buffer.ty.storage_scope.startswith("shared")),
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(dict.fromkeys(context.notes)),
     )
 
 
