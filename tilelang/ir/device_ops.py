@@ -17,7 +17,7 @@ from typing import Any
 from tvm import ir, tirx
 
 from tilelang.ir.attrs import DEVICE_OP_PREFIX
-from tilelang.ir.device import barrier, math, memory, mma, tma, warp, wgmma
+from tilelang.ir.device import atomics, barrier, math, memory, mma, tma, warp, wgmma
 from tilelang.ir.device.effects import (
     Access,
     Arrive,
@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 DEVICE_OPS: dict[str, DeviceOpRow] = {
-    row.name: row for group in (warp, barrier, tma, wgmma, mma, math, memory) for row in group.ROWS
+    row.name: row for group in (warp, barrier, tma, wgmma, mma, math, memory, atomics) for row in group.ROWS
 }
 
 
@@ -87,7 +87,7 @@ def device_op(op: str, *args: Any, span: Any = None, **statics: Any) -> Any:
     form = row.forms(**full)
     if len(args) != len(form.operands):
         raise TypeError(f"{op} takes the operands {[o.name for o in form.operands]}, got {len(args)}")
-    lead = [tirx.StringImm(v) if isinstance(v, str) else tirx.IntImm("int32", int(v)) for v in full.values()]
+    lead = [ir.StringImm(v) if isinstance(v, str) else tirx.IntImm("int32", int(v)) for v in full.values()]
     operands = [_operand(op, o, a) for o, a in zip(form.operands, args, strict=True)]
     call = ir.Call(ir.Op.get(row.op_name), [*lead, *operands], ret_ty=form.result, span=span)
     return tirx.Evaluate(call, span=span) if form.result == "void" else call

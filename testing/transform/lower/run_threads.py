@@ -191,7 +191,7 @@ class Threads:
             assert np.all((i >= 0) & (i < n)), f"{buffer.name}[{i}] out of range {n}"
 
     # -- device operations
-    def _op_shfl_xor(self, value: Any, mask: Any) -> np.ndarray:
+    def _op_shfl_xor(self, _dtype: Any, _width: Any, value: Any, mask: Any) -> np.ndarray:
         x, m = np.broadcast_to(self.ev(value), self.n), int(mask)
         warps = [self.mask[k : k + 32] for k in range(0, self.n, 32)]
         assert all(w.all() or not w.any() for w in warps), "shuffle in divergent code"

@@ -23,6 +23,7 @@ from tvm import ir, tirx
 
 from tilelang.ir import attrs
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of, substitute
+from tilelang.ir.walk import vars_in
 from tilelang.layout import loads
 from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, const
 from tilelang.transform.lower.numeric import Unknown, mentions
@@ -100,7 +101,7 @@ class _Emitter:
         slot = group * width if width > 1 else group
         slot = ctx.analyzer.simplify(slot) if only is not None else slot
         index, valid = layout.locate(bounds=False, thread=ctx.thread, reg=slot)
-        out: list[Stmt] = []
+        out: list[Any] = []
         base: dict[Any, Expr] = {}
         for var, x in zip(self.variables, index, strict=True):
             x = const(x) if isinstance(x, int) else x
@@ -119,7 +120,9 @@ class _Emitter:
                 places[self.plan.varying] = base[self.plan.varying] + lane
             return Translator(ctx, self._registers(only, lane), places, owner)
 
-        return as_stmt([*out, guarded(conditions, self.plan.emit(at_lane))])
+        body = guarded(conditions, self.plan.emit(at_lane))
+        used = vars_in(body)
+        return as_stmt([*(bind for bind in out if bind.var in used), body])
 
     def _registers(self, only: int | None, lane: Any) -> Any:
         """The function from a fragment access to its register."""

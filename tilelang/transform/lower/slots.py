@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class Slots:
     def count(self) -> int:
         return self.valid.shape[1]
 
+    @lru_cache(maxsize=512)  # noqa: B019 - slots live as long as slots_of keeps them
     def run(self, width: int) -> int | None:
         """The dimension that advances by one from slot to slot inside aligned groups of `width` slots; None if there is none."""
         if self.count % width:
@@ -45,11 +47,10 @@ class Slots:
         dim = moves.index(True)
         return dim if np.all((moved[dim] == np.arange(width))[valid]) else None
 
-    @property
+    @cached_property
     def replicated(self) -> bool:
         """Is some iteration run more than once?"""
-        code = np.ravel_multi_index(tuple(x[self.valid] for x in self.index), self.layout.shape)
-        return len(np.unique(code)) < len(code)
+        return int(np.count_nonzero(self.valid)) > math.prod(self.layout.shape)
 
 
 @lru_cache(maxsize=256)
@@ -83,26 +84,34 @@ def register_of(
     `indices` are expressions of the loop's `variables` and of `inner` variables with known extents. Raises Unknown when the
     registers have no digit form, LoweringError when a thread does not hold what it touches.
     """
+    pattern = tuple(next((k for k, v in enumerate(variables) if v.same_as(x)), -1) for x in indices)
+    if not inner and -1 not in pattern:
+        return _of_variables(fragment, slots, width, pattern, name)
     rank = len(inner)
     shape = (slots.threads, slots.count // width, width)
     tail = (1,) * rank
     env: dict[Any, Any] = {v: x.reshape(*shape, *tail) for v, x in zip(variables, slots.index, strict=True)}
     for k, (var, extent) in enumerate(inner.items()):
         env[var] = np.arange(extent).reshape(*(1,) * (3 + k), extent, *(1,) * (rank - 1 - k))
-    full = (*shape, *inner.values())
-    valid = np.broadcast_to(slots.valid.reshape(*shape, *tail), full)
-    plain = (
-        rank == 0
-        and len(indices) == len(variables)
-        and all(a is b or a.same_as(b) for a, b in zip(indices, variables, strict=True))
-    )
-    if plain and (fragment is slots.layout or same(fragment, slots.layout)):
+    return _find(fragment, slots, (*shape, *inner.values()), [evaluate(x, env) for x in indices], name)
+
+
+@lru_cache(maxsize=1024)
+def _of_variables(fragment: Any, slots: Slots, width: int, pattern: tuple[int, ...], name: str) -> Fit:
+    """The common case: the indices are loop variables as they are."""
+    shape = (slots.threads, slots.count // width, width)
+    if pattern == tuple(range(len(slots.index))) and (fragment is slots.layout or same(fragment, slots.layout)):
         return fit(np.arange(slots.count).reshape(shape[1:]), shape[1:])
-    at = [np.clip(evaluate(x, env), 0, n - 1) for x, n in zip(indices, fragment.shape, strict=True)]
+    return _find(fragment, slots, shape, [slots.index[k].reshape(shape) for k in pattern], name)
+
+
+def _find(fragment: Any, slots: Slots, full: tuple[int, ...], at: list[Any], name: str) -> Fit:
+    """Register of the elements `at` (arrays that broadcast to `full`: thread, group, lane, inner variables)."""
+    valid = np.broadcast_to(slots.valid.reshape(*full[:3], *(1,) * (len(full) - 3)), full)
+    at = [np.clip(x, 0, n - 1) for x, n in zip(at, fragment.shape, strict=True)]
     reg = _held(fragment, at, full, valid, name)
     flat, ok = reg.reshape(slots.threads, -1), valid.reshape(slots.threads, -1)
-    first = ok.argmax(0)
-    chosen = flat[first, np.arange(flat.shape[1])]
+    chosen = flat[ok.argmax(0), np.arange(flat.shape[1])]
     if np.any((flat != chosen) & ok):
         raise LoweringError(
             f"the register of {name} differs between threads: its layout {fragment} does not match the loop's {slots.layout}"

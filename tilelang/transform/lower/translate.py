@@ -68,6 +68,7 @@ class Translator:
         self.ranges: dict[Any, int] = dict(ctx.extents)  # loop variables with constant extent in scope
         self.unroll: set[Any] = set()  # serial loop variables that index registers
         self.replaced: dict[int, Expr] = {}  # loads that have been done already, by node identity
+        self._mutator: Any = None  # of the running traversal
         self.failure: Exception | None = None  # raised in a callback: the engine would turn it into a RuntimeError
         handlers = {
             ir.TensorLoad: self._load,
@@ -83,6 +84,8 @@ class Translator:
 
     def __call__(self, node: Any) -> Any:
         """The translated statement or expression."""
+        if self._mutator is not None:
+            return self._mutator.mutate(node)
         try:
             return tvm_ffi.structural_mutate(node, self._callbacks)
         except (RuntimeError, ValueError) as error:
@@ -92,11 +95,14 @@ class Translator:
 
     def _catching(self, fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def call(node: Any, mutator: Any) -> Any:
+            outer, self._mutator = self._mutator, mutator
             try:
                 return fn(node, mutator)
             except (InternalError, UserError, Unknown) as error:
                 self.failure = error
                 raise
+            finally:
+                self._mutator = outer
 
         return call
 

@@ -197,6 +197,9 @@ def plan_vectors(ctx: LowerContext, slots: Slots, variables: Sequence[Any], body
     plan = Plan(_items(body), body)
     plan.fragments = any(is_fragment(b) for b in touched)
     plan.locals = any(scope_of(b) in (attrs.LOCAL, attrs.VAR) for b in touched)
+    memory = any(is_global(b) or is_shared(b) for b in touched)
+    if not memory and not any(_narrows(s) for s in collect(body, tirx.BufferStore)):
+        return plan
     limit, dim = next(((w, d) for w in (16, 8, 4, 2) for d in [slots.run(w)] if d is not None), (1, None))
     limit = min(limit, _power_of_two(asked)) if asked else limit
     if limit == 1 or dim is None:
