@@ -38,6 +38,7 @@ _MODULES = frozenset(
         "contrib",
         "flash_attention",
         "ir",
+        "jit",
         "language",
         "layout",
         "profiler",

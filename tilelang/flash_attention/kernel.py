@@ -40,7 +40,6 @@ def attention_forward(
     past = seq_kv - seq_q
     group = heads // kv_heads
     log2_scale = scale * LOG2E
-    masked = is_causal or seq_kv % block_N != 0
 
     @T.prim_func
     def main(
@@ -74,12 +73,13 @@ def attention_forward(
             for k in T.Pipelined(tiles, num_stages=num_stages):
                 T.copy(K[bz, k * block_N : (k + 1) * block_N, by // group, :], K_shared)
                 T.gemm(Q_shared, K_shared, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
-                if masked:
+                if is_causal:
                     for i, j in T.Parallel(block_M, block_N):
-                        visible = k * block_N + j < seq_kv
-                        if is_causal:
-                            visible = T.And(visible, bx * block_M + i + past >= k * block_N + j)
+                        visible = T.And(bx * block_M + i + past >= k * block_N + j, k * block_N + j < seq_kv)
                         scores[i, j] = T.if_then_else(visible, scores[i, j], -T.infinity("float32"))
+                elif seq_kv % block_N != 0:
+                    for i, j in T.Parallel(block_M, block_N):
+                        scores[i, j] = T.if_then_else(k * block_N + j < seq_kv, scores[i, j], -T.infinity("float32"))
                 T.copy(row_max, old_max)
                 T.reduce_max(scores, row_max, dim=1, clear=False)
                 for i in T.Parallel(block_M):
