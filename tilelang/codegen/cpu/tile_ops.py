@@ -46,12 +46,11 @@ def _guarded(region: ClippedRegion, stmt: Any) -> Any:
 
 
 def _both(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The intersection of two [lo, hi) ranges; an empty one may come out as hi < lo and then runs no iteration."""
-    if const_int(a[0]) == 0 and const_int(b[0]) == 0:
-        lo = a[0]
-    else:
-        lo = tirx.max(a[0], b[0])
-    return lo, a[1] if a[1].same_as(b[1]) else tirx.min(a[1], b[1])
+    """The intersection of two [lo, hi) ranges; never hi < lo, which a loop would not survive."""
+    if const_int(a[0]) == 0 and const_int(b[0]) == 0 and a[1].same_as(b[1]):
+        return a
+    lo = tirx.max(a[0], b[0])
+    return lo, tirx.max(lo, tirx.min(a[1], b[1]))
 
 
 def _copy(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:

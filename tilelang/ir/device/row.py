@@ -127,7 +127,7 @@ class DeviceOpRow:
                 params.append(f"void* {o.name}_")
                 prologue += f"{CTYPE[o.dtype]}* {o.name} = ({CTYPE[o.dtype]}*){o.name}_; "
             elif o.kind is Kind.GMEM:
-                params.append(f"{CTYPE[o.dtype]}* {o.name}" if o.dtype else f"const void* {o.name}")
+                params.append(f"const void* {o.name}")  # untyped: int64_t is `long` for nvcc and `long long` for NVRTC
             else:
                 params.append(f"{_param_type(o)} {o.name}")
         name = self.helper_name(statics)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVRTC through cuda-bindings: availability, headers, one compilation.
+
+NVRTC 13.3 and later carry the CUDA headers with them; they are unpacked once into the cache folder, so that pip packages
+alone suffice. Older ones use the headers of a toolkit or of the `nvidia-cuda-runtime` package.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilelang.support.env import env
+from tilelang.target.toolchain import include_dirs
+
+__all__ = ["compile_program", "header_dirs", "is_available", "version"]
+
+
+@lru_cache(maxsize=1)
+def _bindings() -> Any | None:
+    """The `cuda.bindings.nvrtc` module with a library behind it, or None."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        return None
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the bindings are there, libnvrtc is not
+        return None
+    return nvrtc
+
+
+def is_available() -> bool:
+    return _bindings() is not None
+
+
+@lru_cache(maxsize=1)
+def version() -> tuple[int, int]:
+    """(major, minor); (0, 0) without NVRTC."""
+    nvrtc = _bindings()
+    if nvrtc is None:
+        return (0, 0)
+    _, major, minor = nvrtc.nvrtcVersion()
+    return (int(major), int(minor))
+
+
+@lru_cache(maxsize=1)
+def header_dirs() -> tuple[Path, ...]:
+    """Include folders for NVRTC: its own headers, else those of the machine."""
+    nvrtc = _bindings()
+    if nvrtc is not None and hasattr(nvrtc, "nvrtcInstallBundledHeaders"):
+        folder = env.cache_dir.get() / "headers" / "nvrtc-{}.{}".format(*version())
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        skip_if_exists = 1
+        try:
+            result = nvrtc.nvrtcInstallBundledHeaders(str(folder).encode(), skip_if_exists)[0]
+        except RuntimeError:  # a libnvrtc older than the bindings
+            result = -1
+        if int(result) == 0:
+            return (folder,)
+    return include_dirs()[:1]
+
+
+def _text(get_size: Any, get: Any, program: Any) -> bytes:
+    error, size = get_size(program)
+    if int(error) != 0 or size <= 1:
+        return b""
+    buffer = b" " * size
+    get(program, buffer)
+    return buffer
+
+
+def compile_program(text: str, flags: list[str]) -> tuple[bool, bytes, str, str]:
+    """(succeeded, cubin, log, PTX)."""
+    nvrtc = _bindings()
+    assert nvrtc is not None
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
+    try:
+        (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), [f.encode() for f in flags])
+        log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode(errors="replace")
+        if int(result) != 0:
+            return False, b"", log or str(nvrtc.nvrtcGetErrorString(result)[1]), ""
+        cubin = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0").decode(errors="replace")
+        return True, cubin, log, ptx
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
