@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State of one simulated CTA: registers, mbarriers, asynchronous operations, tensor maps, scheduling policies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelang.sim.report import Refine, Trap, Wait
+from tilelang.sim.shadow import WARP, Clocks, Shadow, join
+
+__all__ = ["BASE", "CTA", "POLICIES", "AsyncOp", "Gang", "Local", "Mbarrier", "Pointer", "Policy"]
+
+BASE = 1024  # shared address of the first allocation: nothing may touch the red zone below
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How concurrency is resolved.
+
+    `order`: which ready gang runs (rr | first | last | random). `asyncs`: when asynchronous work completes (eager = at
+    issue, late = when nobody else can run, lifo = late and newest first, random). `poison`: destinations are destroyed at
+    issue, so that early readers see NaN. `preempt`: gangs are also switched between operations that do not block.
+    """
+
+    order: str = "rr"
+    asyncs: str = "late"
+    poison: bool = False
+    preempt: bool = False
+
+
+POLICIES = {
+    "eager": Policy("rr", "eager"),
+    "rr": Policy(),
+    "random": Policy("random", "random", poison=True, preempt=True),
+    "adv-first": Policy("first", "lifo", poison=True),
+    "adv-last": Policy("last", "lifo", poison=True),
+}
+
+
+class Local:
+    """A per-thread array, `[element, thread]`. Floats start as NaN, integers as a conspicuous pattern."""
+
+    def __init__(self, n: int, threads: int, dtype: np.dtype, name: str) -> None:
+        self.name, self.dtype = name, dtype
+        if dtype.kind in "iu":
+            self.a = np.frombuffer(b"\xab" * (n * threads * dtype.itemsize), dtype).reshape(n, threads).copy()
+        else:
+            self.a = np.full((n, threads), False if dtype.kind == "b" else np.nan, dtype)
+        self.touched = -1  # wgmma fences seen when plain code last touched it
+        self.flight: list[tuple[AsyncOp, int, int, bool]] = []  # wgmma not retired: (op, first, end, is its result)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Address of an element of a local array or of a global tensor."""
+
+    target: Any
+    index: Any
+
+    def __add__(self, elements: Any) -> Pointer:
+        return Pointer(self.target, self.index + elements)
+
+
+class Mbarrier:
+    """count arrivals and tx bytes end a phase; parity p passes when `phase & 1 != p`."""
+
+    def __init__(self, addr: int, count: int, init: tuple[int, int]) -> None:
+        self.addr, self.count, self.pending, self.tx, self.phase, self.init, self.fenced = addr, count, count, 0, 0, init, False
+        self.cur = self.done = Clocks.nothing()  # released into this phase / into completed ones
+        self.arrivals: dict[int, int] = {}  # site -> arrivals so far, for hang reports
+
+    def flip(self) -> None:
+        if self.pending == 0 and self.tx == 0:
+            self.phase, self.pending = self.phase + 1, self.count
+            self.done, self.cur = join(self.done, self.cur), Clocks.nothing()
+
+    def __str__(self) -> str:
+        return f"mbarrier@{self.addr:#x} in phase {self.phase} ({self.pending} of {self.count} arrivals and {self.tx} B missing)"
+
+
+class AsyncOp:
+    """One asynchronous operation between issue and completion; (agent, clock) is its epoch.
+
+    `queue`: the in-order unit it goes through (the tensor core of one warpgroup), by default its own.
+    """
+
+    def __init__(self, what: str, site: int, queue: list[AsyncOp] | None = None) -> None:
+        self.what, self.site, self.queue = what, site, [] if queue is None else queue
+        self.agent, self.clock, self.done, self.group = -1, 0, False, 0
+        self.generic = False  # writes through the generic proxy (cp.async)
+        self.waited: set[int] = set()  # warps that have waited for it
+        self.fire: Callable[[], None] = lambda: None
+        self.parts: dict[int, Any] = {}
+        self.saved: dict[int, Any] = {}
+        self.key: Any = None
+
+
+class CTA:
+    """One block: its shared memory with shadow, barriers, pending asynchronous work, and the log for undoing global writes."""
+
+    def __init__(self, prog: Any, policy: Policy, rng: random.Random, report: Callable[..., None], nthreads: int) -> None:
+        self.prog, self.policy, self.rng, self.file = prog, policy, rng, report
+        self.nthreads, self.nw = nthreads, -(-nthreads // WARP)
+        self.arena = np.full(BASE + prog.shared_bytes + 1024, 0xFF, np.uint8)
+        self.chunks = self.arena.view(np.uint64).reshape(-1, 2)
+        self.sh = Shadow(self.arena.size, self.nw, prog.granule, self.report, prog.strict_proxy)
+        self.bars: dict[int, Mbarrier] = {}
+        self.named: dict[Any, dict[str, Any]] = {}
+        self.registers: dict[int, list[int]] = {}  # warp -> budgets it asked for
+        self.pending: list[AsyncOp] = []
+        self.undo: list[tuple[Any, Any, Any]] = []
+        self.groups: dict[tuple[str, int], list[Any]] = {}  # (kind, owner) -> [ops not waited for, groups committed]
+        self.tensor: dict[int, Any] = {}  # warpgroup -> its tensor core
+        self.queues: dict[Any, list[AsyncOp]] = {}  # in-order units
+        self.steps, self.seen = 0, set()
+
+    def report(self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True) -> None:
+        if when and (kind, site, other) not in self.seen:
+            self.seen.add((kind, site, other))
+            self.file(kind, text, site, other)
+
+    def trap(self, kind: str, text: str, site: int, other: int = -1) -> Any:
+        self.report(kind, text, site, other)
+        raise Trap(kind)
+
+    def submit(self, op: AsyncOp) -> None:
+        op.queue.append(op)
+        if self.policy.asyncs == "eager":
+            self.complete(op)
+        else:
+            self.pending.append(op)
+
+    def complete(self, op: AsyncOp) -> None:
+        op.fire()
+        op.done = True
+        op.queue.remove(op)
+
+    def group(self, kind: str, owner: int) -> list[Any]:
+        return self.groups.setdefault((kind, owner), [[], 0])
+
+    def mbarrier(self, addr: int, user: int, lanes: np.ndarray | None, site: int, asynchronous: bool = False) -> Mbarrier:
+        """The mbarrier at an address, as used by lanes of a warp; misuse is reported."""
+        bar = self.bars.get(addr)
+        if bar is None:
+            return self.trap("barrier", f"use of shared address {addr:#x}, which holds no initialised mbarrier", site)
+        w, clock = bar.init
+        if w != user and any(self.sh.vc[row, w] < clock for row in self.sh.rows_of(user, lanes)):
+            self.report("barrier-init", f"{bar} is used unsynchronised with its initialisation", site)
+        if asynchronous and not bar.fenced:
+            self.report("barrier-init", f"no fence between mbarrier.init and the async proxy using {bar}", site)
+        return bar
+
+    def queue(self, key: Any) -> list[AsyncOp]:
+        return self.queues.setdefault(key, [])
+
+    def global_write(self, tensor: Any, at: np.ndarray, threads: Any, site: int, data: np.ndarray) -> None:
+        """Bookkeeping of plain writes to global memory: another block must not have written something else there."""
+        self.prog.global_write(self, tensor, at, site, data)
+
+    def save(self, array: np.ndarray, at: Any) -> None:
+        """Logs a global write for undoing it when the CTA restarts."""
+        self.undo.append((array, at, array[at].copy()))
+
+    def rollback(self) -> None:
+        for array, at, old in reversed(self.undo):
+            array[at] = old
+        self.undo.clear()
+
+
+class Gang:
+    """Whole warps in lock step: one Python generator. Divergence is a boolean mask over its threads."""
+
+    def __init__(self, cta: CTA, warps: list[int]) -> None:
+        self.cta, self.sh, self.warps, self.T = cta, cta.sh, np.array(warps), WARP * len(warps)
+        self.warp_list = list(warps)
+        self.tid = (self.warps[:, None] * WARP + np.arange(WARP)).reshape(-1).astype(np.int32)
+        self.warp_of, self.col, self.full = self.tid // WARP, np.arange(self.T), self.tid < cta.nthreads
+        self.exists = self.full.reshape(-1, WARP)
+        self.preempt, self.wait, self.fences = cta.policy.preempt, None, 0
+        self.report = cta.report
+
+    # --- control flow
+    def local(self, n: int, dtype: np.dtype, name: str) -> Local:
+        return Local(n, self.T, dtype, name)
+
+    def active(self, m: np.ndarray) -> list[int]:
+        """Warps with an active lane."""
+        return self.warp_list if m is self.full else self.warps[m.reshape(-1, WARP).any(1)].tolist()
+
+    def lanes(self, m: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+        """Per active warp its active threads, None when all of them are."""
+        if m is self.full:
+            return [(w, None) for w in self.warp_list]
+        rows = m.reshape(-1, WARP)
+        whole = (rows == self.exists).all(1)
+        tids = self.tid.reshape(-1, WARP)
+        return [(w, None if whole[i] else tids[i][rows[i]]) for i, w in enumerate(self.warp_list) if rows[i].any()]
+
+    def converged(self, m: np.ndarray, site: int, what: str) -> None:
+        if any(lanes is not None for _, lanes in self.lanes(m)):
+            self.report("divergence", f"{what} is executed by a part of a warp", site)
+
+    def split_by(self, codes: Any, m: np.ndarray) -> None:
+        """codes: one value per warp; the gang must be split when active warps disagree."""
+        groups: dict[Any, list[int]] = {}
+        for w, c, on in zip(self.warp_list, codes, m.reshape(-1, WARP).any(1), strict=True):
+            groups.setdefault(c if on else None, []).append(w)
+        if len(groups) - (None in groups) > 1:
+            raise Refine(list(groups.values()))
+
+    def _sides(self, t: np.ndarray, f: np.ndarray, m: np.ndarray) -> None:
+        self.split_by(list(zip(t.reshape(-1, WARP).any(1).tolist(), f.reshape(-1, WARP).any(1).tolist(), strict=True)), m)
+
+    def branch(self, m: np.ndarray, c: Any, suspends: bool) -> tuple[Any, Any]:
+        """Masks of the two sides of a branch, None for a side that nobody takes."""
+        t = m & c
+        f = m & ~t
+        any_t, any_f = bool(t.any()), bool(f.any())
+        if not any_f:
+            return m, None
+        if not any_t:
+            return None, m
+        if suspends:
+            self._sides(t, f, m)
+        return t, f
+
+    def stay(self, m: np.ndarray, c: Any, suspends: bool) -> Any:
+        """Lanes of m that go on in a loop (None: none does)."""
+        return self.branch(m, c, suspends)[0]
+
+    def minus(self, m: Any, gone: np.ndarray, suspends: bool = False) -> Any:
+        """m without the lanes that left, None when empty."""
+        if m is None or gone is m:
+            return None
+        return self.branch(m, ~gone, suspends)[0]
+
+    def meet(self, m: Any, alive: Any) -> Any:
+        """Lanes of m that are still alive; m itself when all are."""
+        if m is None or alive is None:
+            return None
+        if m is alive:
+            return m
+        both = m & alive
+        if not both.any():
+            return None
+        return m if (both == m).all() else both
+
+    def lazily(self, m: np.ndarray, c: Any) -> np.ndarray:
+        """Mask under which one arm of a conditional expression is evaluated."""
+        if isinstance(c, np.ndarray):
+            return m & c
+        return m if c else m & False
+
+    def uniform(self, m: np.ndarray, site: int, *values: Any) -> list[int]:
+        """Blocking operands must agree over the gang: split it when warps disagree, report when lanes do."""
+        out = []
+        for v in values:
+            if isinstance(v, np.ndarray) and v.ndim:
+                on = v[m]
+                if (on != on[0]).any():
+                    top = np.where(m, v, np.iinfo(np.int64).min).reshape(-1, WARP)
+                    self.split_by(top.max(1).tolist(), m)
+                    self.report("divergence", "lanes of a warp disagree on the operand of a barrier", site)
+                v = on[0]
+            out.append(int(v))
+        return out
+
+    def each(self, m: np.ndarray, *values: Any) -> Any:
+        """(thread, lane column, values...) of every active thread; for the few threads that issue bulk operations."""
+        for i in np.flatnonzero(m).tolist():
+            yield (int(self.tid[i]), i, *[int(v[i]) if isinstance(v, np.ndarray) and v.ndim else v for v in values])
+
+    def by_address(self, m: np.ndarray, addr: Any) -> Any:
+        """(warp, its lanes or None, address, number of threads) of an operation per thread on a barrier."""
+        uniform = not (isinstance(addr, np.ndarray) and addr.ndim)
+        for w, lanes in self.lanes(m):
+            i = self.warp_list.index(w) * WARP
+            tids = self.tid[i : i + WARP][self.exists[i // WARP]] if lanes is None else lanes
+            if uniform:
+                yield w, lanes, int(addr), len(tids)
+                continue
+            at = addr[i + tids - w * WARP]
+            if (at == at[0]).all():
+                yield w, lanes, int(at[0]), len(tids)
+            else:
+                for a in dict.fromkeys(at.tolist()):
+                    yield w, tids[at == a], a, int((at == a).sum())
+
+    def row(self, w: int, lanes: np.ndarray | None) -> int:
+        """One row of some lanes of a warp."""
+        return self.sh.rows_of(w, lanes)[0]
+
+    # --- waiting
+    def until(self, ready: Callable[[], bool], text: Callable[[], str], site: int) -> Any:
+        while not ready():
+            yield Wait(ready, text, site)
+
+    def spin(self, site: int) -> Wait:
+        """What a loop that does not block yields each time round."""
+        return Wait(lambda: True, lambda: "what its loop tests to change", site, poll=True)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meanings of the rows on memory: cp.async and its groups, atomics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilelang.sim.machine import BASE, AsyncOp, Gang, Pointer
+from tilelang.sim.memory import check_shared, note_lanes, shared_access
+from tilelang.sim.ops_sync import arrive_on
+from tilelang.sim.ops_tma import open_group, wait_groups
+from tilelang.sim.shadow import Clocks, join
+from tilelang.sim.table import meaning
+from tilelang.sim.values import np_dtype
+
+__all__: list[str] = []
+
+
+@meaning("smem_base")
+def smem_base(G: Gang, m: np.ndarray, site: int, arena: Any) -> Any:
+    return arena
+
+
+# --- cp.async
+def _per_thread(G: Gang, x: Any, m: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.asarray(x), (G.T,))[m]
+
+
+@meaning("cp_async")
+def cp_async(G: Gang, m: np.ndarray, site: int, dst: Any, src: Pointer, bytes: int, zfill: bool, src_bytes: Any = None) -> None:
+    for w, lanes in G.lanes(m):
+        here = m & (G.warp_of == w)
+        to, size = _per_thread(G, dst, here), src.target.data.itemsize
+        at = _per_thread(G, src.index, here).astype(np.int64) * size
+        n = _per_thread(G, bytes if src_bytes is None else src_bytes, here)
+        data = src.target.data.view(np.uint8)
+        check_shared(G, to, bytes, BASE, BASE + G.cta.prog.shared_bytes, site)
+        if (to % bytes).any() or ((at + data.ctypes.data) % bytes)[n > 0].any():
+            G.report("misaligned", f"cp_async of {bytes} bytes with an address that is no multiple of {bytes}", site)
+        if (n < 0).any() or (n > bytes).any():
+            G.report("oob", f"cp_async of {bytes} bytes with src_bytes {n.min()} to {n.max()}", site)
+        used = n > 0
+        if used.any() and (at[used].min() < 0 or (at + n)[used].max() > data.size):
+            G.cta.trap("oob", f"cp_async reads bytes [{at[used].min()}, {(at + n)[used].max()}) of {src.target.name}, which has {data.size}", site)
+        _issue(G, site, w, lanes, here, to, data, at, n, bytes)
+
+
+def _issue(G: Gang, site: int, w: int, lanes: Any, here: np.ndarray, to: np.ndarray, data: np.ndarray, at: np.ndarray, n: np.ndarray, size: int) -> None:
+    op = AsyncOp("cp.async", site, G.cta.queue(("cp_async", w)))
+    op.generic = True
+    note_lanes(G, here)
+    past = G.sh.release(w, lanes)
+    group = G.cta.group("cp_async", w)
+    mate = next((p for p in group[0] if p.group == group[1]), None)
+    if mate is None:
+        G.sh.new_agent(op, past)
+    else:
+        op.agent, op.clock = mate.agent, mate.clock
+        G.sh.widen(past)
+    step = min(size, 1 << G.sh.shift)
+    granules = np.unique((to[:, None] + np.arange(0, size, step)) >> G.sh.shift)
+    G.sh.asynchronous(granules, op, past, True, site)
+    cells = to[:, None] + np.arange(size)
+
+    def fire() -> None:
+        offsets = np.arange(size)
+        inside = offsets < n[:, None]
+        G.cta.arena[cells] = np.where(inside, data[np.where(inside, at[:, None] + offsets, 0)], 0) if data.size else 0
+
+    op.fire = fire
+    if G.cta.policy.poison:
+        G.cta.arena[cells] = 0xFF
+    open_group(G, "cp_async", w, op)
+    G.cta.submit(op)
+
+
+@meaning("cp_async_commit")
+def cp_async_commit(G: Gang, m: np.ndarray, site: int) -> None:
+    for w in G.active(m):
+        G.cta.group("cp_async", w)[1] += 1
+
+
+@meaning("cp_async_wait")
+def cp_async_wait(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
+    yield from wait_groups(G, m, site, "cp_async", [(w, w, lanes) for w, lanes in G.lanes(m)], pending)
+
+
+@meaning("cp_async_mbar_arrive")
+def cp_async_mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
+    """Arrives when the earlier cp_async of the thread have completed; releases what they wrote, not the thread's own past."""
+    for w, lanes, addr, n in G.by_address(m, bar):
+        b = G.cta.mbarrier(addr, w, lanes, site)
+        group = G.cta.group("cp_async", w)
+        clocks = Clocks.nothing()
+        for o in group[0]:
+            epoch = np.zeros(o.agent + 1, np.int64)
+            epoch[o.agent] = o.clock
+            clocks = join(clocks, Clocks(epoch, np.zeros(1, np.int64)))
+        op = AsyncOp("cp.async arrive", site, G.cta.queue(("cp_async", w)))
+        op.generic = True
+        op.fire = lambda b=b, clocks=clocks, n=n: arrive_on(G, b, clocks, n, site)
+        group[0].clear()  # the barrier answers for them
+        G.cta.submit(op)
+
+
+# --- atomics
+def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: int) -> tuple[np.ndarray, np.ndarray]:
+    """(cells, index of each active thread) that an atomic works on."""
+    if isinstance(p, Pointer):
+        cells, at = p.target.data, _per_thread(G, p.index, m)
+        if at.min() < 0 or at.max() + lanes > cells.size:
+            G.cta.trap("oob", f"atomic on elements [{at.min()}, {at.max() + lanes}) of {p.target.name}, which has {cells.size}", site)
+        if lanes > 1 and ((at * cells.itemsize + cells.ctypes.data) % (lanes * cells.itemsize)).any():
+            G.report("misaligned", f"atomic on {lanes} elements of {p.target.name} is not aligned", site)
+        return cells if cells.dtype == dtype else cells.view(dtype), at
+    at = _per_thread(G, p, m)
+    check_shared(G, at, dtype.itemsize, BASE, BASE + G.cta.prog.shared_bytes, site)
+    if (at % dtype.itemsize).any():
+        G.cta.trap("misaligned", f"atomic on {dtype.name} in shared memory is not aligned", site)
+    note_lanes(G, m)
+    shared_access(G, at, G.tid[m], dtype.itemsize, True, site, atomic=True)
+    return G.cta.arena.view(dtype), at // dtype.itemsize
+
+
+def _update(G: Gang, p: Any, m: np.ndarray, site: int, dtype: np.dtype, f: Callable[[Any, int], Any]) -> np.ndarray:
+    """One atomic per active thread, in thread order; f(old, position) gives the new values. Returns the old ones."""
+    out = np.zeros(G.T, dtype)
+    if not m.any():
+        return out
+    cells, at = _locate(G, p, m, dtype, 1, site)
+    if isinstance(p, Pointer):
+        G.cta.save(cells, np.unique(at))
+    if len(np.unique(at)) == len(at):
+        old = cells[at]
+        cells[at] = np.asarray(f(old, slice(None))).astype(dtype)
+    else:
+        old = np.zeros(len(at), dtype)
+        for i, k in enumerate(at.tolist()):
+            old[i] = cells[k]
+            cells[k] = np.asarray(f(cells[k], i)).astype(dtype)
+    out[m] = old
+    return out
+
+
+def _atomic(name: str, f: Callable[[Any, Any], Any]) -> None:
+    @meaning(f"atomic_{name}")
+    def run(G: Gang, m: np.ndarray, site: int, p: Any, x: Any, dtype: str, space: str, order: str) -> Any:
+        dt = np_dtype(dtype)
+        value = _per_thread(G, x, m).astype(dt)
+        return _update(G, p, m, site, dt, lambda old, i: f(old, value[i]))
+
+
+for _name, _f in (
+    ("add", lambda a, b: a + b),
+    ("max", np.fmax),
+    ("min", np.fmin),
+    ("and", lambda a, b: a & b),
+    ("or", lambda a, b: a | b),
+    ("xor", lambda a, b: a ^ b),
+    ("exch", lambda a, b: b),
+):
+    _atomic(_name, _f)
+
+
+@meaning("atomic_cas")
+def atomic_cas(G: Gang, m: np.ndarray, site: int, p: Any, compare: Any, x: Any, dtype: str, space: str, order: str) -> Any:
+    dt = np_dtype(dtype)
+    want, value = (_per_thread(G, v, m).astype(dt) for v in (compare, x))
+    return _update(G, p, m, site, dt, lambda old, i: np.where(old == want[i], value[i], old))
+
+
+def _add_vector(name: str, lanes: int, default: str) -> None:
+    @meaning(name)
+    def run(G: Gang, m: np.ndarray, site: int, p: Pointer, dtype: str = default, **x: Any) -> None:
+        if not m.any():
+            return
+        dt = np_dtype(dtype)
+        _locate(G, p, m, dt, lanes, site)
+        for i in range(lanes):
+            value = _per_thread(G, x[f"x{i}"], m).astype(dt)
+            _update(G, p + i, m, site, dt, lambda old, k, value=value: old + value[k])
+
+
+_add_vector("atomic_add_x2", 2, "float16")
+_add_vector("atomic_add_f32x2", 2, "float32")
+_add_vector("atomic_add_f32x4", 4, "float32")
+
+
+@meaning("atomic_load")
+def atomic_load(G: Gang, m: np.ndarray, site: int, p: Pointer, dtype: str, order: str) -> Any:
+    out = np.zeros(G.T, np_dtype(dtype))
+    if m.any():
+        cells, at = _locate(G, p, m, np_dtype(dtype), 1, site)
+        out[m] = cells[at]
+    return out
+
+
+@meaning("atomic_store")
+def atomic_store(G: Gang, m: np.ndarray, site: int, p: Pointer, x: Any, dtype: str, order: str) -> None:
+    dt = np_dtype(dtype)
+    value = _per_thread(G, x, m).astype(dt)
+    _update(G, p, m, site, dt, lambda old, i: np.zeros_like(old) + value[i])

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meanings of the rows on barriers and fences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilelang.sim.machine import Gang, Mbarrier
+from tilelang.sim.report import Wait
+from tilelang.sim.shadow import WARP, Clocks, join
+from tilelang.sim.table import meaning
+
+__all__ = ["arrive_on"]
+
+
+def _at(G: Gang, lanes: np.ndarray | None, w: int, x: Any) -> Any:
+    """The value of x in the first of these lanes of warp w."""
+    if not (isinstance(x, np.ndarray) and x.ndim):
+        return x
+    first = G.warp_list.index(w) * WARP + (0 if lanes is None else int(lanes[0]) - w * WARP)
+    return x[first]
+
+
+# --- mbarriers
+def _granules(G: Gang, addr: int) -> slice:
+    return slice(addr >> G.sh.shift, ((addr + 7) >> G.sh.shift) + 1)
+
+
+@meaning("mbar_init")
+def mbar_init(G: Gang, m: np.ndarray, site: int, bar: Any, count: Any) -> None:
+    for w, lanes, addr, n in G.by_address(m, bar):
+        if n > 1:
+            G.report("barrier-init", f"{n} threads of warp {w} initialise the mbarrier at {addr:#x}", site)
+        if addr % 8:
+            G.cta.trap("misaligned", f"mbarrier at {addr:#x} is not 8-byte aligned", site)
+        if addr in G.cta.bars:
+            G.report("barrier-init", f"{G.cta.bars[addr]} is initialised again", site)
+        c = int(_at(G, lanes, w, count))
+        if not 1 <= c < 1 << 20:
+            G.report("barrier-init", f"mbarrier count {c} is out of range", site)
+        G.cta.bars[addr] = Mbarrier(addr, c, (w, int(G.sh.clk[w])))
+        G.sh.barrier[_granules(G, addr)] = True
+
+
+@meaning("mbar_inval")
+def mbar_inval(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
+    for _, _, addr, _ in G.by_address(m, bar):
+        if G.cta.bars.pop(addr, None) is None:
+            G.report("barrier", f"no mbarrier at {addr:#x} to invalidate", site)
+        G.sh.barrier[_granules(G, addr)] = False
+
+
+def arrive_on(G: Gang, b: Mbarrier, clocks: Clocks, n: int, site: int) -> None:
+    """`n` arrivals that release `clocks`."""
+    b.arrivals[site] = b.arrivals.get(site, 0) + n
+    b.cur = join(b.cur, clocks)
+    while n:
+        if b.pending == 0:
+            G.report("arrive-count", f"more arrivals than counted on {b}", site)
+            return
+        k = min(n, b.pending)
+        b.pending, n = b.pending - k, n - k
+        b.flip()
+
+
+@meaning("mbar_arrive", "mbar_expect_tx")
+def mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any, bytes: Any = 0) -> None:
+    for w, lanes, addr, n in G.by_address(m, bar):
+        b = G.cta.mbarrier(addr, w, lanes, site)
+        b.tx += n * int(_at(G, lanes, w, bytes))
+        arrive_on(G, b, G.sh.release(w, lanes), n, site)
+
+
+@meaning("mbar_expect_only")
+def mbar_expect_only(G: Gang, m: np.ndarray, site: int, bar: Any, bytes: Any) -> None:
+    for w, lanes, addr, n in G.by_address(m, bar):
+        G.cta.mbarrier(addr, w, lanes, site).tx += n * int(_at(G, lanes, w, bytes))
+
+
+@meaning("mbar_arrive_remote")
+def mbar_arrive_remote(G: Gang, m: np.ndarray, site: int, bar: Any, cta: Any) -> None:
+    if np.any(np.asarray(cta) != 0):
+        G.cta.trap("unsupported", "an arrival on another block of a cluster", site)
+    mbar_arrive(G, m, site, bar)
+
+
+@meaning("mbar_wait", "mbar_spin")
+def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
+    addr, parity = G.uniform(m, site, bar, parity)
+    b = [G.cta.mbarrier(addr, w, lanes, site) for w, lanes in G.lanes(m)][0]
+    if parity not in (0, 1):
+        G.report("barrier", f"parity {parity} is neither 0 nor 1", site)
+        parity &= 1
+    while b.phase & 1 == parity:  # a fresh barrier passes parity 1
+        yield Wait(lambda: b.phase & 1 != parity, lambda: f"parity {parity} of {b}; arrivals so far {_who(G, b)}", site)
+    for w, lanes in G.lanes(m):
+        G.sh.acquire(w, b.done, lanes)
+
+
+def _who(G: Gang, b: Mbarrier) -> str:
+    return ", ".join(f"{n} at {G.cta.prog.where(s)}" for s, n in b.arrivals.items()) or "none"
+
+
+@meaning("mbar_test", "mbar_try")
+def mbar_test(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
+    out = np.zeros(G.T, bool)
+    for w, lanes, addr, _ in G.by_address(m, bar):
+        b = G.cta.mbarrier(addr, w, lanes, site)
+        if b.phase & 1 == int(_at(G, lanes, w, parity)) & 1:
+            continue
+        G.sh.acquire(w, b.done, lanes)
+        i = G.warp_list.index(w) * WARP
+        out[slice(i, i + WARP) if lanes is None else lanes - w * WARP + i] = True
+    return out
+
+
+@meaning("map_shared")
+def map_shared(G: Gang, m: np.ndarray, site: int, addr: Any, cta: Any) -> Any:
+    if np.any(np.asarray(cta) != 0):
+        G.cta.trap("unsupported", "an address in another block of a cluster", site)
+    return addr
+
+
+# --- barriers of threads
+def _barrier(G: Gang, m: np.ndarray, site: int, key: Any, count: int, waits: bool, arrives: bool = True, memory: bool = True) -> Any:
+    name = f"barrier {key}"
+    G.converged(m, site, name)
+    st = G.cta.named.setdefault(key, {"round": 0, "got": 0, "count": 0, "clk": Clocks.nothing(), "out": {}, "sites": {}, "mine": {}})
+    rnd = st["round"] if arrives else st["mine"].get(G.active(m)[0], -1)
+    if rnd < 0:
+        G.cta.trap("barrier", f"wait on {name} without an arrival before", site)
+    if arrives:
+        if st["got"] and st["count"] != count:
+            G.report("barrier-count", f"{name} is used with {st['count']} and {count} threads at once", site)
+        st["count"] = count
+        for w, lanes in G.lanes(m):
+            if lanes is None:
+                G.sh.sync_warp(w)
+            if memory:
+                st["clk"] = join(st["clk"], G.sh.release(w, lanes))
+            st["got"] += WARP
+            st["sites"][w], st["mine"][w] = site, rnd
+        if st["got"] > count:
+            G.report("arrive-count", f"{name}: {st['got']} threads for a count of {count}", site)
+        if st["got"] >= count:
+            st["out"][rnd], st["got"], st["round"], st["clk"], st["sites"] = st["clk"], 0, rnd + 1, Clocks.nothing(), {}
+            st["out"].pop(rnd - 8, None)
+    if not waits:
+        return
+    if st["round"] <= rnd:
+        yield Wait(lambda: st["round"] > rnd, lambda: f"{name}: {st['got']} of {count} threads are there (warps {sorted(st['sites'])})", site)
+    for w, lanes in G.lanes(m):
+        G.sh.acquire(w, st["out"][rnd], lanes)
+
+
+@meaning("sync_threads")
+def sync_threads(G: Gang, m: np.ndarray, site: int) -> Any:
+    yield from _barrier(G, m, site, 0, G.cta.nw * WARP, True)
+
+
+def _named(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any) -> tuple[int, int]:
+    key, count = G.uniform(m, site, id, threads)
+    if not 0 <= key < 16 or count % WARP or not 0 < count <= G.cta.nw * WARP:
+        G.report("barrier-count", f"named barrier {key} of {count} threads (ids are 0 to 15, counts multiples of {WARP} up to the block)", site)
+    return key, count
+
+
+@meaning("bar_sync")
+def bar_sync(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any) -> Any:
+    key, count = _named(G, m, site, id, threads)
+    yield from _barrier(G, m, site, key, count, True)
+
+
+@meaning("bar_arrive", "bar_arrive_after")
+def bar_arrive(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any, value: Any = 0) -> Any:
+    key, count = _named(G, m, site, id, threads)
+    yield from _barrier(G, m, site, key, count, False)
+
+
+@meaning("cluster_arrive")
+def cluster_arrive(G: Gang, m: np.ndarray, site: int, relaxed: bool) -> Any:
+    yield from _barrier(G, m, site, "cluster", G.cta.nw * WARP, False, memory=not relaxed)
+
+
+@meaning("cluster_wait")
+def cluster_wait(G: Gang, m: np.ndarray, site: int) -> Any:
+    yield from _barrier(G, m, site, "cluster", G.cta.nw * WARP, True, arrives=False)
+
+
+@meaning("syncwarp")
+def syncwarp(G: Gang, m: np.ndarray, site: int) -> None:
+    G.converged(m, site, "syncwarp")
+    for w, lanes in G.lanes(m):
+        if lanes is None:
+            G.sh.sync_warp(w)
+
+
+# --- fences
+@meaning("fence_mbar_init")
+def fence_mbar_init(G: Gang, m: np.ndarray, site: int) -> None:
+    warps = set(G.active(m))
+    for bar in G.cta.bars.values():
+        bar.fenced |= bar.init[0] in warps
+
+
+@meaning("fence_proxy_async")
+def fence_proxy_async(G: Gang, m: np.ndarray, site: int) -> None:
+    for w, lanes in G.lanes(m):
+        G.sh.fence_async(w, lanes)
+    fence_mbar_init(G, m, site)
+
+
+@meaning("threadfence_block", "threadfence", "threadfence_system", "griddep_wait", "griddep_launch")
+def nothing(G: Gang, m: np.ndarray, site: int) -> None:
+    """Orders global memory, which blocks that run one after the other see in order anyway."""
+
+
+@meaning("setmaxnreg_inc", "setmaxnreg_dec")
+def setmaxnreg(G: Gang, m: np.ndarray, site: int, regs: int) -> None:
+    G.converged(m, site, "setmaxnreg")
+    for w in G.active(m):
+        G.cta.registers.setdefault(w, []).append(regs)

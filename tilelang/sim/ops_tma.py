@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meanings of the rows on the bulk copy engine (TMA) and its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilelang.sim.machine import BASE, AsyncOp, Gang, Mbarrier
+from tilelang.sim.report import Wait
+from tilelang.sim.shadow import WARP, Clocks, join
+from tilelang.sim.table import meaning
+from tilelang.sim.tensormap import TensorMap, box_chunks
+from tilelang.sim.values import np_dtype
+
+__all__ = ["complete_tx", "open_group", "wait_groups"]
+
+_POISON = 0xFFFFFFFFFFFFFFFF
+
+
+def _issue(G: Gang, site: int, what: str, thread: int, base: int, chunks: np.ndarray, write: bool, mode: int | None) -> AsyncOp:
+    """Opens an asynchronous op of one thread on 16-byte chunks of shared memory; its accesses are recorded now."""
+    nbytes = len(chunks) * 16
+    if base < BASE or base + nbytes > BASE + G.cta.prog.shared_bytes:
+        G.cta.trap("oob", f"{what} of shared [{base:#x}, {base + nbytes:#x}) leaves the allocation", site)
+    op = AsyncOp(what, site)
+    past = G.sh.release(thread // WARP, np.array([thread]))
+    G.sh.new_agent(op, past)
+    G.sh.asynchronous(G.sh.granules(chunks), op, past, write, site, mode)
+    return op
+
+
+def complete_tx(G: Gang, bar: Mbarrier, op: AsyncOp, nbytes: int, phase: int, site: int) -> None:
+    """Bytes have landed: releases the op's own epoch into the mbarrier."""
+    if bar.phase != phase:
+        G.report("tx-count", f"bytes issued for phase {phase} arrive late: {bar}", site)
+    epoch = np.zeros(op.agent + 1, np.int64)
+    epoch[op.agent] = op.clock
+    bar.cur, bar.tx = join(bar.cur, Clocks(epoch, epoch)), bar.tx - nbytes
+    bar.flip()
+
+
+def _usable(G: Gang, tmap: Any, site: int, rank: int) -> TensorMap:
+    if not isinstance(tmap, TensorMap) or not tmap.valid:
+        G.cta.trap("tma", "use of a tensor map that was never (or not correctly) encoded", site)
+    if len(tmap.dims) != rank:
+        G.cta.trap("tma", f"{rank}-dimensional copy with a tensor map of {len(tmap.dims)} dimensions", site)
+    return tmap
+
+
+def _aligned(G: Gang, base: int, to: int, what: str, site: int) -> None:
+    if base % to:
+        G.report("misaligned", f"{what}: shared address {base:#x} is not {to}-byte aligned", site)
+
+
+def _load(rank: int) -> None:
+    @meaning(f"tma_load_{rank}d")
+    def run(G: Gang, m: np.ndarray, site: int, dst: Any, map: Any, bar: Any, hint: bool, multicast: bool, mask: Any = 1, policy: Any = 0, **c: Any) -> None:
+        tmap = _usable(G, map, site, rank)
+        coords = [c[f"c{i}"] for i in range(rank)]
+        for thread, _, base, mb, who, *xy in G.each(m, dst, bar, mask, *coords):
+            if who != 1:
+                G.cta.trap("unsupported", "multicast to other blocks of a cluster", site)
+            _aligned(G, base, 128, "TMA load", site)
+            chunks = box_chunks(base, tmap.nbytes, tmap.mode)
+            b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
+            op = _issue(G, site, "TMA load", thread, base, chunks, True, tmap.mode)
+            op.fire = _landing(G, op, chunks, lambda xy=xy: tmap.load(xy), b, b.phase, tmap.nbytes, site)
+            if G.cta.policy.poison:
+                G.cta.chunks[chunks] = _POISON
+            G.cta.submit(op)
+
+
+def _landing(G: Gang, op: AsyncOp, chunks: np.ndarray, data: Callable[[], np.ndarray], bar: Mbarrier, phase: int, nbytes: int, site: int) -> Callable[[], None]:
+    def fire() -> None:
+        G.cta.chunks[chunks] = data().view(np.uint64).reshape(-1, 2)
+        complete_tx(G, bar, op, nbytes, phase, site)
+
+    return fire
+
+
+@meaning("bulk_load")
+def bulk_load(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any, bar: Any, multicast: bool, mask: Any = 1) -> None:
+    for thread, _, base, at, n, mb in G.each(m, dst, src.index, bytes, bar):
+        data, first = _contiguous(G, src.target, at, n, site)
+        _aligned(G, base, 16, "bulk load", site)
+        chunks = np.arange(base >> 4, (base + n) >> 4)
+        b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
+        op = _issue(G, site, "bulk load", thread, base, chunks, True, None)
+        op.fire = _landing(G, op, chunks, lambda d=data, f=first, n=n: d[f : f + n].copy(), b, b.phase, n, site)
+        if G.cta.policy.poison:
+            G.cta.chunks[chunks] = _POISON
+        G.cta.submit(op)
+
+
+def _contiguous(G: Gang, tensor: Any, index: int, nbytes: int, site: int) -> tuple[np.ndarray, int]:
+    """Bytes of a tensor and the first of a contiguous run in it."""
+    data = tensor.data.view(np.uint8)
+    first = index * tensor.data.itemsize
+    if nbytes % 16 or (first + data.ctypes.data) % 16:
+        G.report("misaligned", f"bulk copy of {nbytes} bytes at byte {first} of {tensor.name} (multiples of 16 wanted)", site)
+    if first < 0 or first + nbytes > data.size:
+        G.cta.trap("oob", f"bulk copy of bytes [{first}, {first + nbytes}) of {tensor.name}, which has {data.size}", site)
+    return data, first
+
+
+def open_group(G: Gang, kind: str, owner: int, op: AsyncOp) -> None:
+    """The op belongs to the owner's group that is still open."""
+    st = G.cta.group(kind, owner)
+    op.group = st[1]
+    st[0].append(op)
+
+
+def _store(rank: int, add: bool) -> None:
+    @meaning(f"tma_reduce_add_{rank}d" if add else f"tma_store_{rank}d")
+    def run(G: Gang, m: np.ndarray, site: int, map: Any, src: Any, hint: bool, policy: Any = 0, **c: Any) -> None:
+        tmap = _usable(G, map, site, rank)
+        coords = [c[f"c{i}"] for i in range(rank)]
+        for thread, _, base, *xy in G.each(m, src, *coords):
+            _aligned(G, base, 128, "TMA store", site)
+            chunks = box_chunks(base, tmap.nbytes, tmap.mode)
+            op = _issue(G, site, "TMA store", thread, base, chunks, False, tmap.mode)
+            op.fire = _storing(G, tmap, chunks, xy, add, site)
+            open_group(G, "bulk", thread, op)
+            G.cta.submit(op)
+
+
+def _storing(G: Gang, tmap: TensorMap, chunks: np.ndarray, xy: list[int], add: bool, site: int) -> Callable[[], None]:
+    def fire() -> None:
+        data = G.cta.chunks[chunks].reshape(-1).view(tmap.view.dtype).reshape(tmap.box[::-1])
+        outer, inner = tmap.clip(xy)
+        G.cta.save(tmap.view, outer)
+        if add:
+            dt = tmap.dtype
+            tmap.view[outer] = (tmap.view[outer].view(dt) + np.ascontiguousarray(data[inner]).view(dt)).view(tmap.view.dtype)
+            return
+        tmap.view[outer] = data[inner]
+
+    return fire
+
+
+@meaning("bulk_store")
+def bulk_store(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any, reduce_add: str) -> None:
+    for thread, _, at, base, n in G.each(m, dst.index, src, bytes):
+        data, first = _contiguous(G, dst.target, at, n, site)
+        _aligned(G, base, 16, "bulk store", site)
+        chunks = np.arange(base >> 4, (base + n) >> 4)
+        op = _issue(G, site, "bulk store", thread, base, chunks, False, None)
+
+        def fire(chunks: np.ndarray = chunks, data: np.ndarray = data, where: slice = slice(first, first + n)) -> None:
+            new = G.cta.chunks[chunks].reshape(-1).view(np.uint8)
+            G.cta.save(data, where)
+            if reduce_add:
+                dt = np_dtype(reduce_add)
+                new = (data[where].view(dt) + new.view(dt)).view(np.uint8)
+            data[where] = new
+
+        op.fire = fire
+        open_group(G, "bulk", thread, op)
+        G.cta.submit(op)
+
+
+@meaning("bulk_copy_remote")
+def bulk_copy_remote(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any, bar: Any) -> None:
+    G.cta.trap("unsupported", "copies between the blocks of a cluster", site)
+
+
+# --- groups
+def _threads(G: Gang, m: np.ndarray) -> list[int]:
+    return G.tid[m].tolist()
+
+
+@meaning("bulk_commit")
+def bulk_commit(G: Gang, m: np.ndarray, site: int) -> None:
+    for t in _threads(G, m):
+        G.cta.group("bulk", t)[1] += 1
+
+
+def wait_groups(G: Gang, m: np.ndarray, site: int, kind: str, owners: list[tuple[int, int, np.ndarray | None]], pending: int) -> Any:
+    """Waits until at most `pending` committed groups of each owner are open. owners: (owner, warp, lanes that wait)."""
+    todo = []
+    for owner, w, lanes in owners:
+        st = G.cta.group(kind, owner)
+        todo += [(w, lanes, st, o) for o in st[0] if o.group < st[1] - pending]
+    if not all(o.done for _, _, _, o in todo):
+        yield Wait(lambda: all(o.done for _, _, _, o in todo), lambda: f"a group of {todo[0][3].what}", site)
+    for w, lanes, st, o in todo:
+        G.sh.observe(w, o, lanes)
+        o.waited.add(w)
+        st[0].remove(o)
+
+
+@meaning("bulk_wait", "bulk_wait_read")
+def bulk_wait(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
+    owners = [(t, t // WARP, np.array([t])) for t in _threads(G, m) if ("bulk", t) in G.cta.groups]
+    yield from wait_groups(G, m, site, "bulk", owners, pending)
+
+
+# --- cache hints
+@meaning("prefetch_tensormap")
+def prefetch_tensormap(G: Gang, m: np.ndarray, site: int, map: Any) -> None:
+    """Only speed."""
+
+
+@meaning("l2_evict_first", "l2_evict_last", "l2_evict_normal")
+def policy(G: Gang, m: np.ndarray, site: int) -> Any:
+    return 0
+
+
+for _rank in range(1, 6):
+    _load(_rank)
+    _store(_rank, add=False)
+    _store(_rank, add=True)

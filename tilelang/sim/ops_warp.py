@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meanings of the rows on values, warps and arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tilelang.sim.machine import Gang
+from tilelang.sim.shadow import WARP
+from tilelang.sim.table import meaning
+from tilelang.sim.values import cast, np_dtype, trunc_div
+
+__all__: list[str] = []
+
+_BF16, _F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
+
+
+def _warps(G: Gang, x: Any, dtype: np.dtype | None = None) -> np.ndarray:
+    """x as `[warp, lane]`."""
+    return np.broadcast_to(np.asarray(x, dtype) if dtype is not None else np.asarray(x), (G.T,)).reshape(-1, WARP)
+
+
+def _together(G: Gang, m: np.ndarray, site: int, what: str) -> None:
+    G.converged(m, site, what)
+
+
+# --- shuffles and votes
+@meaning("uniform")
+def uniform(G: Gang, m: np.ndarray, site: int, x: Any) -> Any:
+    _together(G, m, site, "uniform (a shuffle)")
+    if not isinstance(x, np.ndarray):
+        return x
+    return np.repeat(_warps(G, x)[:, 0], WARP)
+
+
+@meaning("keep")
+def keep(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
+    return x
+
+
+def _shuffle(G: Gang, m: np.ndarray, site: int, x: Any, source: np.ndarray, inside: np.ndarray, dtype: str) -> np.ndarray:
+    """source: lane read by each lane `[warp, lane]`; own value where it is not inside the segment."""
+    _together(G, m, site, "a shuffle")
+    rows, lanes = _warps(G, x, np_dtype(dtype)), np.arange(WARP)
+    lane = np.where(inside, source, lanes)
+    return np.take_along_axis(rows, lane, axis=1).reshape(-1)
+
+
+def _lanes(G: Gang) -> np.ndarray:
+    return np.broadcast_to(np.arange(WARP), (G.T // WARP, WARP))
+
+
+@meaning("shfl_xor")
+def shfl_xor(G: Gang, m: np.ndarray, site: int, x: Any, mask: Any, dtype: str, width: int) -> Any:
+    lane = _lanes(G)
+    source = lane ^ _warps(G, mask)
+    return _shuffle(G, m, site, x, source, source // width <= lane // width, dtype)
+
+
+@meaning("shfl_down")
+def shfl_down(G: Gang, m: np.ndarray, site: int, x: Any, delta: Any, dtype: str, width: int) -> Any:
+    lane = _lanes(G)
+    source = lane + _warps(G, delta)
+    return _shuffle(G, m, site, x, source, source // width == lane // width, dtype)
+
+
+@meaning("shfl_up")
+def shfl_up(G: Gang, m: np.ndarray, site: int, x: Any, delta: Any, dtype: str, width: int) -> Any:
+    lane = _lanes(G)
+    source = lane - _warps(G, delta)
+    return _shuffle(G, m, site, x, source, (source >= 0) & (source // width == lane // width), dtype)
+
+
+@meaning("shfl_idx")
+def shfl_idx(G: Gang, m: np.ndarray, site: int, x: Any, lane: Any, dtype: str, width: int) -> Any:
+    own = _lanes(G)
+    source = own // width * width + _warps(G, lane) % width
+    return _shuffle(G, m, site, x, source, np.ones_like(source, bool), dtype)
+
+
+def _votes(G: Gang, m: np.ndarray, site: int, p: Any, what: str) -> np.ndarray:
+    _together(G, m, site, what)
+    return _warps(G, np.asarray(p, bool) & m)
+
+
+@meaning("vote_any")
+def vote_any(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
+    return np.repeat(_votes(G, m, site, p, "a vote").any(1), WARP)
+
+
+@meaning("vote_all")
+def vote_all(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
+    return np.repeat((_votes(G, m, site, p, "a vote") | ~_warps(G, m)).all(1), WARP)
+
+
+def _bits(rows: np.ndarray) -> np.ndarray:
+    return np.repeat(np.packbits(rows, axis=1, bitorder="little").view(np.uint32).reshape(-1), WARP)
+
+
+@meaning("ballot")
+def ballot(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
+    return _bits(_votes(G, m, site, p, "a ballot"))
+
+
+@meaning("activemask")
+def activemask(G: Gang, m: np.ndarray, site: int) -> Any:
+    return _bits(_warps(G, m))
+
+
+def _reduction(name: str, ufunc: Any, neutral: Any) -> None:
+    @meaning(f"redux_{name}")
+    def redux(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
+        _together(G, m, site, "redux")
+        dt = np_dtype(dtype)
+        fill = dt.type(neutral(np.iinfo(dt)) if callable(neutral) else neutral)
+        rows = np.where(_warps(G, m), _warps(G, x, dt), fill)
+        return np.repeat(ufunc.reduce(rows, axis=1).astype(dt), WARP)
+
+
+for _name, _ufunc, _neutral in (
+    ("add", np.add, 0),
+    ("min", np.minimum, lambda i: i.max),
+    ("max", np.maximum, lambda i: i.min),
+    ("or", np.bitwise_or, 0),
+    ("xor", np.bitwise_xor, 0),
+):
+    _reduction(_name, _ufunc, _neutral)
+_reduction("and", np.bitwise_and, lambda i: -1 if i.min < 0 else i.max)
+
+
+@meaning("elect_one")
+def elect_one(G: Gang, m: np.ndarray, site: int) -> Any:
+    _together(G, m, site, "elect_one")
+    rows = _warps(G, m)
+    return (rows & (np.cumsum(rows, axis=1) == 1)).reshape(-1)
+
+
+# --- special registers and ordering points
+@meaning("lane_id")
+def lane_id(G: Gang, m: np.ndarray, site: int) -> Any:
+    return G.tid % WARP
+
+
+@meaning("cluster_rank", "sm_id")
+def zero(G: Gang, m: np.ndarray, site: int) -> Any:
+    return 0
+
+
+@meaning("cluster_size")
+def one(G: Gang, m: np.ndarray, site: int) -> Any:
+    return 1
+
+
+@meaning("clock", "global_timer")
+def clock(G: Gang, m: np.ndarray, site: int) -> Any:
+    return np.full(G.T, G.cta.steps, np.uint64)
+
+
+@meaning("nanosleep")
+def nanosleep(G: Gang, m: np.ndarray, site: int, ns: Any) -> Any:
+    yield G.spin(site)
+
+
+@meaning("reg_fence")
+def reg_fence(G: Gang, m: np.ndarray, site: int, regs: str, **_: Any) -> None:
+    """Orders register uses for the compiler; nothing happens."""
+
+
+@meaning("pin")
+def pin(G: Gang, m: np.ndarray, site: int, x: Any) -> None:
+    """An ordering point for the compiler; nothing happens."""
+
+
+# --- arithmetic
+def _f32(x: Any) -> Any:
+    return np.asarray(x, np.float32)
+
+
+def _flush(x: Any) -> Any:
+    """Subnormal float32 values are zero (.ftz)."""
+    x = _f32(x)
+    return np.where(np.abs(x) < np.float32(2.0**-126), np.copysign(np.float32(0), x), x)
+
+
+def _unary(name: str, f: Any, ftz: bool = True) -> None:
+    @meaning(name)
+    def run(G: Gang, m: np.ndarray, site: int, x: Any) -> Any:
+        return _flush(f(_flush(x))) if ftz else f(_f32(x))
+
+
+for _name, _f in (
+    ("ex2", np.exp2),
+    ("lg2", np.log2),
+    ("rcp", lambda x: np.float32(1) / x),
+    ("rsqrt", lambda x: np.float32(1) / np.sqrt(x)),
+    ("sqrt_approx", np.sqrt),
+    ("sin_approx", np.sin),
+    ("cos_approx", np.cos),
+):
+    _unary(_name, _f)
+_unary("tanh_approx", np.tanh, ftz=False)
+
+
+@meaning("tf32")
+def tf32(G: Gang, m: np.ndarray, site: int, x: Any) -> Any:
+    """Round to nearest, ties away, to 10 mantissa bits."""
+    bits = np.ascontiguousarray(_f32(x)).view(np.uint32)
+    return np.where(np.isfinite(_f32(x)), ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32), _f32(x))
+
+
+@meaning("fma")
+def fma(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, c: Any) -> Any:
+    return (np.asarray(a, np.float64) * np.asarray(b, np.float64) + np.asarray(c, np.float64)).astype(np.float32)
+
+
+@meaning("max3")
+def max3(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, c: Any) -> Any:
+    return np.fmax(np.fmax(_f32(a), _f32(b)), _f32(c))
+
+
+@meaning("max_nan")
+def max_nan(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
+    return np.maximum(_f32(a), _f32(b))
+
+
+@meaning("min_nan")
+def min_nan(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
+    return np.minimum(_f32(a), _f32(b))
+
+
+@meaning("div_approx")
+def div_approx(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
+    return _flush(trunc_div(_flush(a), _flush(b)))
+
+
+def _pack16(lo: Any, hi: Any, dtype: np.dtype) -> Any:
+    low, high = (np.asarray(cast(_f32(x), dtype)).view(np.uint16).astype(np.uint32) for x in (lo, hi))
+    return low | high << np.uint32(16)
+
+
+def _unpack16(x: Any, dtype: np.dtype) -> tuple[Any, Any]:
+    x = np.asarray(x, np.uint32)
+    return tuple(np.ascontiguousarray(part.astype(np.uint16)).view(dtype).astype(np.float32) for part in (x & np.uint32(0xFFFF), x >> np.uint32(16)))  # type: ignore[return-value]
+
+
+@meaning("pack_bf16x2")
+def pack_bf16x2(G: Gang, m: np.ndarray, site: int, lo: Any, hi: Any) -> Any:
+    return _pack16(lo, hi, _BF16)
+
+
+@meaning("pack_f16x2")
+def pack_f16x2(G: Gang, m: np.ndarray, site: int, lo: Any, hi: Any) -> Any:
+    return _pack16(lo, hi, np.dtype(np.float16))
+
+
+def _pack8(name: str, dtype: str) -> None:
+    @meaning(name)
+    def run(G: Gang, m: np.ndarray, site: int, **x: Any) -> Any:
+        parts = [np.asarray(cast(_f32(x[f"x{i}"]), np_dtype(dtype))).view(np.uint8).astype(np.uint32) << np.uint32(8 * i) for i in range(4)]
+        return parts[0] | parts[1] | parts[2] | parts[3]
+
+
+_pack8("pack_e4m3x4", "float8_e4m3fn")
+_pack8("pack_e5m2x4", "float8_e5m2")
+
+
+def _packed(name: str, dtype: np.dtype, f: Any) -> None:
+    @meaning(name)
+    def run(G: Gang, m: np.ndarray, site: int, **x: Any) -> Any:
+        halves = zip(*(_unpack16(v, dtype) for v in x.values()), strict=True)
+        return _pack16(*(f(*h) for h in halves), dtype)
+
+
+for _suffix, _dtype in (("bf16x2", _BF16), ("f16x2", np.dtype(np.float16))):
+    _packed(f"add2_{_suffix}", _dtype, lambda a, b: a + b)
+    _packed(f"sub2_{_suffix}", _dtype, lambda a, b: a - b)
+    _packed(f"mul2_{_suffix}", _dtype, lambda a, b: a * b)
+    _packed(f"fma2_{_suffix}", _dtype, lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32))
+    _packed(f"min2_{_suffix}", _dtype, np.fmin)
+    _packed(f"max2_{_suffix}", _dtype, np.fmax)
+    _packed(f"abs2_{_suffix}", _dtype, np.abs)
+
+
+def _dot4(name: str, small: Any, wide: Any) -> None:
+    @meaning(name)
+    def run(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, c: Any) -> Any:
+        total = np.asarray(c, wide)
+        for i in range(4):
+            x, y = ((np.asarray(v, wide) >> wide(8 * i)).astype(small).astype(wide) for v in (a, b))
+            total = total + x * y
+        return total
+
+
+_dot4("dp4a", np.int8, np.int32)
+_dot4("dp4a_u", np.uint8, np.uint32)

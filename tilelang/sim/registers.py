@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Register arrays declared again: another shape, another element type, a part of the array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilelang.sim.machine import Local, Pointer
+
+__all__ = ["local_view"]
+
+
+class _Alias(Local):
+    """A part of a register array under the same element type: shares its memory and its bookkeeping."""
+
+    def __init__(self, base: Local, a: np.ndarray, name: str) -> None:
+        self.name, self.dtype, self.a, self._base = name, a.dtype, a, base
+
+    @property
+    def touched(self) -> int:  # type: ignore[override]
+        return self._base.touched
+
+    @touched.setter
+    def touched(self, value: int) -> None:
+        self._base.touched = value
+
+    @property
+    def flight(self) -> Any:  # type: ignore[override]
+        return self._base.flight
+
+    @flight.setter
+    def flight(self, value: Any) -> None:
+        self._base.flight = value
+
+
+def local_view(pointer: Pointer, dtype: np.dtype, offset: Any, n: int, name: str) -> Local:
+    """`n` elements of `dtype` from `offset` elements (of `dtype`) past the pointer on.
+
+    Registers lie as `[element, thread]`; types of one width alias directly, packed ones need 32-bit base registers laid out
+    as `[register, thread, part]`, which is what a base array is turned into the first time it is viewed like that.
+    """
+    base = pointer.target
+    size, have = dtype.itemsize, base.dtype.itemsize
+    first = pointer.index * have + offset * size  # bytes
+    if size == have:
+        rows = base.a[first // size : first // size + n]
+        return _Alias(base, rows.view(dtype), name)
+    if size < have:  # elements inside registers: split the last axis
+        ratio = have // size
+        parts = np.ascontiguousarray(base.a)
+        if parts is not base.a:
+            raise NotImplementedError(f"{name}: a view of a view of registers with another width")
+        split = base.a.view(dtype).reshape(len(base.a), -1, ratio)  # [register, thread, part]
+        return _Strided(base, split, first // size, n, name)
+    raise NotImplementedError(f"{name}: a wide view ({dtype}) of narrow registers ({base.dtype} {base.name}); declare the wide array and view it narrowly")
+
+
+class _Rows:
+    """Makes `[register, thread, part]` look like `[element, thread]`."""
+
+    def __init__(self, split: np.ndarray, first: int, n: int) -> None:
+        self.split, self.first, self.n, self.dtype = split, first, n, split.dtype
+
+    def __len__(self) -> int:
+        return self.n
+
+    def _at(self, index: Any) -> tuple[Any, Any]:
+        i = index + self.first
+        return i // self.split.shape[2], i % self.split.shape[2]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        if isinstance(index, tuple):
+            element, cols = index
+            if isinstance(element, slice):
+                element = np.arange(self.n)[element][:, None]
+                cols = np.arange(self.split.shape[1])[cols]
+            i, part = self._at(element)
+            return self.split[i, cols, part]
+        if isinstance(index, slice):
+            i, part = self._at(np.arange(self.n)[index])
+            return np.ascontiguousarray(self.split[i, :, part])
+        i, part = self._at(index)
+        return self.split[i, :, part]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        element, cols = index
+        i, part = self._at(element)
+        self.split[i, cols, part] = value
+
+
+class _Strided(_Alias):
+    """Narrow elements packed in wider registers."""
+
+    def __init__(self, base: Local, split: np.ndarray, first: int, n: int, name: str) -> None:
+        super().__init__(base, split, name)
+        self.a = _Rows(split, first, n)  # type: ignore[assignment]

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of the simulator: dtypes, casts and the pure TensorIR operators on numpy.
+
+A value is *uniform* (a Python number or numpy scalar) or *varying*: an array over the threads of a gang, `[thread]`, or
+`[lane, thread]` inside a vectorised access. Integers of arrays wrap as the hardware's do; floats are computed in their
+own precision. Fast-math approximations are not modelled: `ex2.approx` is `exp2` in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+__all__ = ["INTRINSICS", "cast", "minimum", "maximum", "np_dtype", "register_image", "reinterpret", "select", "trunc_div", "trunc_mod", "wrap"]
+
+Value = Any  # a Python number, a numpy scalar or an array over threads
+
+_ALIASES = {
+    "float8_e4m3": "float8_e4m3fn",
+    "boolean": "bool",
+    "float8_e5m2": "float8_e5m2",
+    "handle": "uint64",
+}
+# Largest finite value of the formats that CUDA converts to with saturation (cvt.satfinite), PTX ISA 9.7.9.
+_SATURATES = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+
+
+def np_dtype(name: Any) -> np.dtype:
+    """The numpy dtype of a TensorIR scalar dtype name."""
+    text = _ALIASES.get(str(name), str(name))
+    return np.dtype(getattr(ml_dtypes, text, text))
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    return dtype.kind not in "iub"
+
+
+def cast(x: Value, dtype: np.dtype) -> Value:
+    """C cast: floats to integers truncate and saturate, NaN gives 0; conversions to fp8 saturate; integers wrap."""
+    if isinstance(x, (bool, int)):
+        return wrap(int(x), dtype) if not _is_float(dtype) else dtype.type(x)
+    x = np.asarray(x)
+    if x.dtype == dtype:
+        return x
+    if dtype.kind == "b":
+        return x != 0
+    if dtype.kind in "iu" and _is_float(x.dtype):
+        info = np.iinfo(dtype)
+        wide = np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=float(info.max), neginf=float(info.min))
+        inside = np.clip(np.trunc(wide), float(info.min), float(info.max))
+        out = np.where(inside >= float(info.max), info.max, np.where(inside <= float(info.min), info.min, inside).astype(np.int64 if info.min else np.uint64))
+        return out.astype(dtype)
+    if dtype.name in _SATURATES:
+        top = _SATURATES[dtype.name]
+        return np.clip(x.astype(np.float32), -top, top).astype(dtype)
+    if _is_float(dtype) and dtype.itemsize < 4 and _is_float(x.dtype) and x.dtype.itemsize < 4:
+        return x.astype(np.float32).astype(dtype)
+    return x.astype(dtype)
+
+
+def wrap(x: int, dtype: np.dtype) -> Any:
+    """A Python integer reduced to the range of an integer dtype."""
+    if dtype.kind == "b":
+        return bool(x)
+    bits = dtype.itemsize * 8
+    x &= (1 << bits) - 1
+    return x - (1 << bits) if dtype.kind == "i" and x >> (bits - 1) else x
+
+
+def reinterpret(x: Value, source: np.dtype, dtype: np.dtype) -> Value:
+    """The same bits as another dtype of the same width."""
+    return np.ascontiguousarray(np.asarray(x, source)).view(dtype)[()]
+
+
+def register_image(x: Value, dtype: np.dtype) -> Value:
+    """`x` as an array of `dtype` (values that come from Python numbers have none)."""
+    return np.asarray(x).astype(dtype, copy=False)
+
+
+def trunc_div(a: Value, b: Value) -> Value:
+    """Division as C does it: integers towards zero (0 where the divisor is 0: such lanes are masked), floats exactly."""
+    if isinstance(a, int) and isinstance(b, int):
+        return 0 if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+    if (np.asarray(a).dtype.kind in "iub") and (np.asarray(b).dtype.kind in "iub"):
+        q = a // b
+        return q + ((q < 0) & (q * b != a)) if np.result_type(a, b).kind == "i" else q
+    return a / b
+
+
+def trunc_mod(a: Value, b: Value) -> Value:
+    """Remainder of `trunc_div`, with the sign of the dividend."""
+    if np.asarray(a).dtype.kind in "iub":
+        return a - trunc_div(a, b) * b
+    return np.fmod(a, b)
+
+
+def minimum(a: Value, b: Value) -> Value:
+    """As fminf: the other operand where one is NaN."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return np.fmin(a, b)
+
+
+def maximum(a: Value, b: Value) -> Value:
+    """As fmaxf: the other operand where one is NaN."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return np.fmax(a, b)
+
+
+def select(c: Value, a: Value, b: Value) -> Value:
+    """Per-thread choice; the arms already have one dtype, Python numbers follow the other arm."""
+    if not isinstance(c, np.ndarray):
+        return a if c else b
+    return np.where(c, a, b)
+
+
+def _in_f32(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function computed in float32 for narrower types (numpy lacks many for bf16)."""
+
+    def run(x: Value, *more: Value) -> Value:
+        x = np.asarray(x)
+        if _is_float(x.dtype) and x.dtype.itemsize < 4:
+            return f(x.astype(np.float32), *[np.asarray(y).astype(np.float32) for y in more]).astype(x.dtype)
+        return f(x, *more)
+
+    return run
+
+
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def _round_away(x: Any) -> Any:
+    return np.trunc(x + np.copysign(x.dtype.type(0.5), x))
+
+
+def _popcount(x: Value) -> Value:
+    return np.bitwise_count(np.asarray(x)).astype(np.asarray(x).dtype)[()]
+
+
+def _clz(x: Value) -> Value:
+    x = np.asarray(x)
+    bits = x.dtype.itemsize * 8
+    wide = x.astype(np.uint64) & np.uint64((1 << bits) - 1)
+    return (bits - np.where(wide == 0, 0, np.floor(np.log2(np.maximum(wide, 1).astype(np.longdouble))).astype(np.int64) + 1)).astype(np.int32)
+
+
+def _one(x: Any) -> Any:
+    return x.dtype.type(1)
+
+
+_F = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "exp10": lambda x: np.power(x.dtype.type(10), x),
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: _one(x) / np.sqrt(x),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: _one(x) / (_one(x) + np.exp(-x)),
+    "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": _round_away,
+    "nearbyint": np.rint,
+    "pow": np.power,
+    "fmod": np.fmod,
+    "hypot": np.hypot,
+    "copysign": np.copysign,
+    "ldexp": lambda x, e: np.ldexp(x, np.asarray(e, np.int32)),
+}
+INTRINSICS: dict[str, Callable[..., Any]] = {name: _in_f32(f) for name, f in _F.items()}
+INTRINSICS |= {
+    "fabs": np.abs,
+    "abs": np.abs,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "fma": lambda x, y, z: (np.asarray(x, np.float64) * y + z).astype(np.asarray(x).dtype) if np.asarray(x).dtype == np.float32 else x * y + z,
+    "popcount": _popcount,
+    "clz": _clz,
+    "bitwise_not": lambda x: ~x,
+    "likely": lambda x: x,
+}
