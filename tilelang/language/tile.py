@@ -15,9 +15,9 @@ from tvm import ir, tirx
 from tilelang.ir import attrs
 from tilelang.language import errors
 from tilelang.tir_builder.builder import Builder
-from tilelang.tir_builder.regions import extents_of, pair_regions, same_extent, squeeze, tile_name, tile_region
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
-from tilelang.tir_builder.values import as_condition, as_expr, describe, static_int
+from tilelang.tir_builder.regions import extents_of, pair_regions, same_extent, squeeze, tile_name, tile_region
+from tilelang.tir_builder.values import as_condition, as_expr, static_int
 
 __all__ = [
     "GemmWarpPolicy",

@@ -12,7 +12,16 @@ from tvm import ir, tirx
 
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
 from tilelang.tir_builder.loops import Axis, LoopSpec
-from tilelang.tir_builder.values import as_condition, as_expr, as_expr_like, binary, fold, is_buffer, python_value, shape_of
+from tilelang.tir_builder.values import (
+    as_condition,
+    as_expr,
+    as_expr_like,
+    binary,
+    fold,
+    is_buffer,
+    python_value,
+    shape_of,
+)
 
 __all__ = ["BUILTIN_CALLS", "device_range", "maximum", "minimum"]
 

@@ -2,7 +2,6 @@
 """Compiles rewritten functions, once for each piece of code, and binds them to the globals and closure of the original."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast

@@ -47,7 +47,7 @@ class DType(str):
         return int(ir.PrimType(str(self)).bits) if hasattr(ir.PrimType(str(self)), "bits") else _bits(self)
 
     def __repr__(self) -> str:
-        return f"T.{str(self)}"
+        return f"T.{self!s}"
 
     def _same(self, other: Any) -> bool | None:
         if isinstance(other, str):

@@ -40,7 +40,7 @@ def evaluate_annotations(fn: Callable[..., Any], extra: Mapping[str, Any] | None
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     names = {**(extra or {}), **{k: c.cell_contents for k, c in cells.items() if _filled(c)}}
     return {
-        name: eval(a, fn.__globals__, names) if isinstance(a, str) and not isinstance(a, DType) else a  # noqa: S307
+        name: eval(a, fn.__globals__, names) if isinstance(a, str) and not isinstance(a, DType) else a
         for name, a in fn.__annotations__.items()
     }
 

@@ -17,7 +17,16 @@ from tvm import ir, tirx
 from tilelang.ir import attrs
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.dtypes import dtype_of
-from tilelang.tir_builder.values import describe, fold, is_buffer, is_scalar, python_value, shape_of, simplify, static_int
+from tilelang.tir_builder.values import (
+    describe,
+    fold,
+    is_buffer,
+    is_scalar,
+    python_value,
+    shape_of,
+    simplify,
+    static_int,
+)
 
 __all__ = [
     "extents_of",

@@ -65,7 +65,7 @@ class Tracer:
         self.base = len(builder.frames)
         self.is_macro = is_macro
 
-    # -- places and names ---------------------------------------------------------------------------------------------
+    # -- places and names ------------------------------------------------------------------------------------
 
     def at(self, index: int) -> None:
         """The statement at place `index` starts."""
@@ -171,7 +171,7 @@ class Tracer:
         """The tensor of a declared parameter."""
         raise errors.UnsupportedSyntax(what="a tensor annotation in the body", instead="annotate the parameter")
 
-    # -- expressions ----------------------------------------------------------------------------------------------------
+    # -- expressions ------------------------------------------------------------------------------------
 
     def evaluate(self, value: Any) -> None:
         """An expression statement: calls with effects are kept, everything else has happened already."""
@@ -263,7 +263,7 @@ class Tracer:
         """A Python builtin called by name, or its device version."""
         return BUILTIN_CALLS.get(function, function) if isinstance(function, type | _BUILTIN_TYPE) else function
 
-    # -- control flow ---------------------------------------------------------------------------------------------------
+    # -- control flow ------------------------------------------------------------------------------------
 
     def if_(self, test: Any) -> Any:
         """Open an `if`: a Python choice or a device branch."""
@@ -352,7 +352,7 @@ class Tracer:
             assert test, text
             return
         parts = [ir.StringImm(text or str(test))]
-        self.builder.emit(tirx.AssertStmt(ir.StringImm("RuntimeError"), test, parts, span=self.builder.span))
+        self.builder.emit(tirx.AssertStmt(test, ir.StringImm("RuntimeError"), parts, span=self.builder.span))
 
     def return_(self, value: Any) -> Any:
         """The result of a function or macro, outside device control flow."""
