@@ -16,14 +16,14 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-LIBRARY = Path("tilelang/runtime/libtilelang_runtime.so")
+LIBRARY = "tilelang.runtime.libtilelang_runtime"  # where the package looks for it
 
 
 class BuildLauncher(build_ext):
     """Runs CMake on CMakeLists.txt and puts the library where the package looks for it."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        return str(LIBRARY)
+        return str(Path(*fullname.split("."))) + ".so"
 
     def build_extension(self, ext: Extension) -> None:
         cmake = shutil.which("cmake")
@@ -37,7 +37,7 @@ class BuildLauncher(build_ext):
         subprocess.check_call([cmake, "--build", str(build), "--target", "tilelang_runtime", "--parallel", "2"])
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(build / LIBRARY.name, target)
+        shutil.copy2(build / target.name, target)
 
 
 class PlatformWheel(bdist_wheel):
@@ -48,6 +48,6 @@ class PlatformWheel(bdist_wheel):
 
 
 setup(
-    ext_modules=[Extension("tilelang.runtime.libtilelang_runtime", sources=[])],
+    ext_modules=[Extension(LIBRARY, sources=[])],
     cmdclass={"build_ext": BuildLauncher, "bdist_wheel": PlatformWheel},
 )

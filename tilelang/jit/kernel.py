@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from tilelang.jit.target import ResolvedTarget
-from tilelang.runtime import dtypes
-from tilelang.runtime.arguments import ArgumentChecker, count_error
-from tilelang.runtime.signature import KernelParam, Signature, TensorArg
+from tilelang.runtime.allocate import OutputAllocator
+from tilelang.runtime.arguments import count_error
+from tilelang.runtime.signature import KernelParam, Signature
 from tilelang.support.options import CompileOptions
 
 __all__ = ["Executable", "JITKernel"]
@@ -63,9 +63,8 @@ class JITKernel:
         self.latency: float | None = None
         self.ref_latency: float | None = None
         self.config: dict[str, Any] | None = None
-        self._inputs = signature.inputs
-        self._checker = ArgumentChecker(signature, target.device_type)
-        self._output_plans = [_OutputPlan(signature, self._checker, i) for i in signature.outputs]
+        self._input_count = len(signature.inputs)
+        self._allocator = OutputAllocator(signature, target.device_type)
 
     @property
     def out_idx(self) -> list[int]:
@@ -80,47 +79,11 @@ class JITKernel:
         return self.adapter
 
     def __call__(self, *inputs: Any) -> Any:
-        if len(inputs) != len(self._inputs):
+        if len(inputs) != self._input_count:
             raise count_error(self.signature, len(inputs))
-        plans = self._output_plans
-        if not plans:
-            self.adapter(*inputs)
-            return []
-        outputs = self._allocate(inputs)
-        if len(plans) == 1 and plans[0].index == len(inputs):
-            self.adapter(*inputs, outputs[0])
-            return outputs[0]
-        args: list[Any] = [None] * len(self.signature.args)
-        for position, value in zip(self._inputs, inputs):
-            args[position] = value
-        for plan, value in zip(plans, outputs):
-            args[plan.index] = value
+        args, outputs = self._allocator.complete(inputs)
         self.adapter(*args)
         return outputs[0] if len(outputs) == 1 else outputs
-
-    def _allocate(self, inputs: Sequence[Any]) -> list[Any]:
-        """Outputs of the shapes that the inputs imply."""
-        plans = self._output_plans
-        slots: list[int] | None = None
-        if not all(plan.static for plan in plans):
-            args: list[Any] = [None] * len(self.signature.args)
-            for position, value in zip(self._inputs, inputs):
-                args[position] = value
-            try:
-                slots = self._checker.bind(args)
-            except (AttributeError, IndexError, TypeError, ValueError):
-                # An input is no tensor or lacks a dimension: the full check says which, and how.
-                self._checker.check_inputs(args)
-                raise
-        device = next((x.device for x in inputs if hasattr(x, "data_ptr")), None) or self._default_device()
-        return [plan.allocate(slots, device) for plan in plans]
-
-    def _default_device(self) -> Any:
-        import torch
-
-        if self.target.device_type == "cuda":
-            return torch.device("cuda", torch.cuda.current_device())
-        return torch.device("cpu")
 
     # Looking into it.
 
@@ -205,35 +168,6 @@ class JITKernel:
 
     def __repr__(self) -> str:
         return f"JITKernel({self.signature.describe()}, target={self.target})"
-
-
-class _OutputPlan:
-    """How one output is allocated."""
-
-    def __init__(self, signature: Signature, checker: ArgumentChecker, index: int) -> None:
-        spec = signature.args[index]
-        assert isinstance(spec, TensorArg)
-        self.index = index
-        self._checker = checker
-        self._dtype_name = spec.dtype
-        self._packing = dtypes.packing_of(spec.dtype)
-        self._strided = spec.strides is not None
-        self.static = all(d.lstrip("-").isdigit() for d in spec.shape)
-        self._shape = self._physical([int(d) for d in spec.shape]) if self.static else None
-        if self._strided:
-            raise ValueError(f"output '{spec.name}' is a StridedTensor; only contiguous tensors are allocated")
-
-    def _physical(self, extents: list[int]) -> list[int]:
-        return [*extents[:-1], -(-extents[-1] // self._packing)]
-
-    def allocate(self, slots: Sequence[int] | None, device: Any) -> Any:
-        import torch
-
-        shape = self._shape
-        if shape is None:
-            assert slots is not None
-            shape = self._physical(self._checker.extents(self.index, slots))
-        return torch.empty(shape, dtype=dtypes.torch_dtype(self._dtype_name), device=device)
 
 
 def _write(path: str, text: str) -> None:

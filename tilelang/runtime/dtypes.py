@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["bits_of", "carriers_of", "packing_of", "torch_dtype"]
+__all__ = ["bits_of", "carriers_of", "dlpack_name", "packing_of", "torch_dtype"]
 
 # Name -> (bits, names of torch types that may carry it, first is what outputs get).
 _TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -70,3 +70,8 @@ def _entry(name: str) -> tuple[int, tuple[str, ...]]:
     if entry is None:
         raise ValueError(f"a kernel parameter cannot have the element type {name!r}")
     return entry
+
+
+def dlpack_name(carrier: str) -> str:
+    """How tvm-ffi writes a torch type."""
+    return "float4_e2m1fnx2" if carrier == "float4_e2m1fn_x2" else carrier

@@ -53,11 +53,11 @@ def main() -> None:
 
 def set_random_seed(seed: int = 42) -> None:
     """Seeds Python, numpy and torch."""
-    import numpy
+    import numpy as np
     import torch
 
     random.seed(seed)
-    numpy.random.seed(seed)
+    np.random.seed(seed)
     torch.manual_seed(seed)
 
 
