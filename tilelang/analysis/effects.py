@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import tvm_ffi
@@ -69,11 +70,12 @@ def _tile_op_touches(op: TileOp) -> set[Touch]:
     return found
 
 
-def touches(stmt: Any) -> set[Touch]:
+@lru_cache(maxsize=16384)  # statements are immutable, and every pass asks again
+def touches(stmt: Any) -> frozenset[Touch]:
     """Everything a statement and the statements inside it touch."""
     op = TileOp.from_stmt(stmt)
     if op is not None:
-        return _tile_op_touches(op)
+        return frozenset(_tile_op_touches(op))
     found: set[Touch] = set()
     if isinstance(stmt, tirx.BufferStore):
         found.add(Touch(stmt.buffer, True))
@@ -90,7 +92,7 @@ def touches(stmt: Any) -> set[Touch]:
     for body in bodies(stmt):
         for inner in body:
             found |= touches(inner)
-    return found
+    return frozenset(found)
 
 
 def reads_of(stmts: Iterable[Any], buffer: Any) -> list[int]:

@@ -14,11 +14,12 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import touches
+from tilelang.analysis.effects import expr_touches, touches
 from tilelang.ir.attrs import GLOBAL, NUM_STAGES
 from tilelang.ir.stmts import Kernel, bodies, walk_list
+from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["Site", "load_sites", "producer_obstacle"]
+__all__ = ["Site", "load_sites", "producer_obstacle", "reads_without_load"]
 
 
 @dataclass(frozen=True)
@@ -53,25 +54,60 @@ def load_sites(stmts: list[Any], path: tuple[Any, ...] = ()) -> Iterator[Site]:
 
 
 def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | None:
-    """Why a load of `dst` from `src` at `site` must stay with its consumers, or None when a producer can issue it."""
-    writers = [s for s in walk_list(kernel.body) if not bodies(s) and any(t.write and t.buffer.same_as(dst) for t in touches(s))]
-    if len(writers) > 1:
-        return f"{dst.name} has another writer"
-    if any(t.write and t.buffer.same_as(src) for s in kernel.body for t in touches(s)):
+    """Why a load of `dst` from `src` at `site` must stay with its consumers, or None when a producer can issue it.
+
+    A buffer may be loaded at several places (a loop and its peeled iteration); then each reader must follow a load in its list.
+    """
+    accesses = [(s, touches(s)) for s in walk_list(kernel.body) if not bodies(s)]
+    if any(t.write and t.buffer.same_as(src) for _, found in accesses for t in found):
         return f"{src.name} is written by this kernel"
-    here = [i for i, s in enumerate(site.stmts) if any(t.buffer.same_as(dst) and not t.write for t in touches(s))]
-    everywhere = sum(1 for s in walk_list(kernel.body) if not bodies(s) and any(t.buffer.same_as(dst) and not t.write for t in touches(s)))
-    inside = sum(
-        1
-        for i in here
-        for s in walk_list([site.stmts[i]])
-        if not bodies(s) and any(t.buffer.same_as(dst) and not t.write for t in touches(s))
-    )
-    if everywhere != inside:
-        return f"{dst.name} is read outside the statements that load it"
-    if any(i < site.index for i in here):
-        return f"{dst.name} is read before it is loaded"
+    loads = [s for s, found in accesses if any(t.write and t.buffer.same_as(dst) for t in found)]
+    if any(not _is_global_copy(s) for s in loads) or len(loads) > 1 and any(_is_nest(x) for x in site.path):
+        return f"{dst.name} has another writer"
+    if reads_without_load(kernel.body, dst, loads):
+        return f"{dst.name} is read where no load of it in the same block of statements precedes"
     return _control_obstacle(site, kernel)
+
+
+def reads_without_load(stmts: list[Any], buffer: Any, loads: list[Any]) -> bool:
+    """Is `buffer` read in the list, or inside its statements, other than behind one of `loads` in the same list?
+
+    A read belongs to the innermost list around it that loads the buffer; there a load must come first.
+    """
+    loaded, here = False, any(s in loads for s in stmts)
+    for stmt in stmts:
+        if stmt in loads:
+            loaded = True
+            continue
+        inner = bodies(stmt)
+        own = inner == [] and any(t.buffer.same_as(buffer) and not t.write for t in touches(stmt))
+        own = own or (_is_nest(stmt) and any(t.buffer.same_as(buffer) and not t.write for t in touches(stmt)))
+        if not _is_nest(stmt):
+            own = own or any(t.buffer.same_as(buffer) for t in _head_touches(stmt))
+            own = own or any(reads_without_load(b, buffer, loads) for b in inner)
+        if own and not (here and loaded):
+            return True
+    return False
+
+
+def _head_touches(stmt: Any) -> set[Any]:
+    """What the condition or the bounds of a compound statement read."""
+    if isinstance(stmt, tirx.IfThenElse | tirx.While):
+        return expr_touches(stmt.condition)
+    if isinstance(stmt, tirx.For):
+        return expr_touches(stmt.min) | expr_touches(stmt.extent)
+    return set()
+
+
+def _is_global_copy(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    if op is not None:
+        return op.name == "copy" and op["src"].source.ty.storage_scope == GLOBAL
+    return isinstance(stmt, tirx.BufferStore) and any(t.buffer.ty.storage_scope == GLOBAL and not t.write for t in touches(stmt))
+
+
+def _is_nest(stmt: Any) -> bool:
+    return isinstance(stmt, tirx.For) and stmt.kind == tirx.ForKind.PARALLEL
 
 
 def _control_obstacle(site: Site, kernel: Kernel) -> str | None:

@@ -20,6 +20,8 @@ from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.infer_layouts import infer_layouts
 from tilelang.transform.insert_sync import insert_sync
 from tilelang.transform.lower_tile_ops import lower_tile_ops
+from tilelang.transform.overlap_gemms import overlap_gemms
+from tilelang.transform.peel_masks import peel_masks
 from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import plan_arena
 from tilelang.transform.plan_copies import plan_copies
@@ -58,7 +60,9 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
     "laid-out": (
         Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "first: everything after it reads block indices"),
         Pass("plan_gemms", lambda f, c: plan_gemms(f, c.arch), "the instruction decides which layouts and copies are possible"),
-        Pass("fold_clear", lambda f, c: fold_clear(f), "while a clear is still one statement"),
+        Pass("overlap_gemms", lambda f, c: overlap_gemms(f), "a moved gemm has loads of its own"),
+        Pass("peel_masks", lambda f, c: peel_masks(f), "after the move: the pipeline runs on through the split"),
+        Pass("fold_clear", lambda f, c: fold_clear(f), "while a clear is still one statement; peeled masks leave clears"),
         Pass("plan_copies", lambda f, c: plan_copies(f, c.arch, c.options, c.notes), "knows which tiles gemms read and write"),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
         Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),

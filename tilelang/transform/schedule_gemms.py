@@ -102,9 +102,25 @@ def _schedule(stmts: list[Any]) -> list[Any]:
             flying.append(_Group(op))
         elif releases and _moves_slot(stmt, releases):
             retire(len(flying))
-        out.append(stmt)
+        if op is not None and op.name == "acquire" and flying:
+            out.insert(_issue_start(out), stmt)  # a wait between gemms in flight makes ptxas split them (C7519)
+        else:
+            out.append(stmt)
     retire(len(flying))
     return out
+
+
+def _issue_start(out: list[Any]) -> int:
+    """Position of the first of the gemms that `out` ends with."""
+    at = len(out)
+    while at > 0 and _is_issued(out[at - 1]):
+        at -= 1
+    return at
+
+
+def _is_issued(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "gemm" and not op.attrs["sync"]
 
 
 def _held(release: Any, flying: list[_Group]) -> bool:

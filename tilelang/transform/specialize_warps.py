@@ -7,23 +7,25 @@ After:   if warp >= consumers:  for k: wait(empty[s], p ^ 1); expect_tx(full[s])
 
 Requires: level 2; every tma_load copy passed `producer_obstacle` (plan_copies).
 Ensures:  no tma_load copies; loaded buffers have a leading version dimension and RING on their allocation; both roles advance
-          the same (stage, phase) cursor once per pass over the statement list that loads.
+          a ring's (stage, phase) cursor once for every visit: a group of loads with the statements that read them.
 Does not: place the waits of asynchronous gemms; schedule_gemms moves each release behind the wait that retires its last reader.
 
-Why it cannot hang: the producer runs the same loops in the same order as the consumers, each list is released before its
-cursor moves on, and a load waits only for the release of the pass `stages` before it.
+Why it cannot hang: the producer runs the same loops in the same order as the consumers, each visit of a ring is released before the
+ring's next visit, and a load waits only for the release of the visit `stages` before it.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import touches
 from tilelang.analysis.copies import bits_of
+from tilelang.analysis.loads import reads_without_load
 from tilelang.ir.attrs import BARRIER_SCOPE, FRAGMENT, LAYOUT, MIN_BLOCKS, NUM_STAGES, RING, ROLE, VAR
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, map_kernels, shape_of, walk_list, with_bodies
@@ -54,38 +56,58 @@ class Roles:
 
 @dataclass
 class _Ring:
-    """Buffers that one set of statements reads: one full and one empty mbarrier per stage."""
+    """Buffers that are loaded and read together: one full and one empty mbarrier a slot, one cursor a role."""
 
-    loads: list[Any]
-    first: int  # statement that acquires
-    last: int  # statement after which it is released
+    buffers: list[Any]
+    stages: int
+    repeats: bool  # slots are used again
     full: Any
     empty: Any
+    cursors: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # role -> (stage, phase)
 
     @property
     def names(self) -> str:
-        return ",".join(TileOp.from_stmt(s)["dst"].source.name for s in self.loads)
+        return ",".join(b.name for b in self.buffers)
 
     @property
     def bytes(self) -> int:
-        total = 0
-        for s in self.loads:
-            dst = TileOp.from_stmt(s)["dst"].source
-            count = 1
-            for n in shape_of(dst):
-                count *= n
-            total += count * bits_of(dst) // 8
-        return total
+        """Bytes that land in one slot: whole boxes count, also where they reach outside the tensor."""
+        return sum(math.prod(shape_of(b)) * bits_of(b) // 8 for b in self.buffers)
+
+    def cursor(self, role: str) -> tuple[Any, Any]:
+        """(stage, phase) as expressions."""
+        zero = tirx.const(0, "int32")
+        if not self.repeats:
+            return zero, zero
+        if role not in self.cursors:
+            name = f"{role}_{self.buffers[0].name}"
+            self.cursors[role] = (_var(f"stage_{name}"), _var(f"phase_{name}"))
+        stage, phase = self.cursors[role]
+        return (stage[0] if self.stages > 1 else zero), phase[0]
+
+    def advance(self, role: str) -> list[Any]:
+        """Moves the cursor of a role to the next slot; the phase flips when it wraps."""
+        if not self.repeats:
+            return []
+        self.cursor(role)
+        stage, phase = self.cursors[role]
+        if self.stages == 1:
+            return [tirx.BufferStore(phase, phase[0] ^ 1, [0])]
+        wrap = tirx.EQ(stage[0], tirx.const(self.stages - 1, "int32"))
+        return [
+            tirx.BufferStore(phase, tirx.Select(wrap, phase[0] ^ 1, phase[0]), [0]),
+            tirx.BufferStore(stage, tirx.Select(wrap, tirx.const(0, "int32"), stage[0] + 1), [0]),
+        ]
 
 
 @dataclass
-class _Home:
-    """A statement list that loads: its rings, and the cursor they share."""
+class _Visit:
+    """One use of a ring in a statement list: its loads, and the first and last statement that read them."""
 
-    rings: list[_Ring]
-    stages: int
-    repeats: bool  # inside a loop: slots are used again
-    cursor: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # role -> (stage, phase)
+    ring: _Ring
+    loads: list[Any]
+    first: int
+    last: int
 
 
 def specialize_warps(func: Any, arch: Arch) -> Any:
@@ -96,141 +118,126 @@ def specialize_warps(func: Any, arch: Arch) -> Any:
 class _Specializer:
     def __init__(self, kernel: Kernel, arch: Arch) -> None:
         self.kernel, self.arch = kernel, arch
-        self.homes: dict[Any, _Home] = {}
+        self.rings: dict[tuple[Any, ...], _Ring] = {}
+        self.visits: dict[Any, list[_Visit]] = {}  # by the first load of the list
         self.versions: dict[Any, Any] = {}
-        self.barriers: list[tuple[Any, int]] = []  # (array, arrive count)
 
     def run(self) -> Kernel:
         if not any(_is_load(s) for s in walk_list(self.kernel.body)):
             return self.kernel
         self.roles = plan_roles(self.kernel, self.arch)
-        self.find_homes(self.kernel.body, ())
         allocs = [s for s in self.kernel.body if isinstance(s, tirx.AllocBuffer)]
         rest = [s for s in self.kernel.body if not isinstance(s, tirx.AllocBuffer)]
+        self.find_rings(rest)
         producer = self.produce(rest)
         consumer = self.consume(rest)
+        for ring in self.rings.values():
+            stage, _ = ring.cursor("consumer")
+            consumer = [read_version(s, {b: self.versions[b] for b in ring.buffers}, stage) for s in consumer]
         body = [*self.allocations(allocs), *self.prologue(), self.split(producer, consumer)]
         if self.roles.producer_regs:
             body = [tirx.AttrStmt(tirx.const(0, "int32"), MIN_BLOCKS, tirx.const(1, "int32"), as_stmt(body))]
         return self.kernel.with_threads(self.roles.threads).with_body(body)
 
     # -- rings -----------------------------------------------------------------------------------
-    def find_homes(self, stmts: list[Any], path: tuple[Any, ...]) -> None:
-        loads = [i for i, s in enumerate(stmts) if _is_load(s)]
-        if loads:
-            self.homes[stmts[loads[0]]] = self.make_home(stmts, loads, path)
-        for stmt in stmts:
-            for body in bodies(stmt):
-                self.find_homes(body, (*path, stmt))
+    def find_rings(self, body: list[Any]) -> None:
+        """Buffers whose every visit is made together share a ring."""
+        found: list[tuple[list[Any], list[int], tuple[int, ...], bool, int]] = []
+        for stmts, path in _lists(body, ()):
+            loads = [i for i, s in enumerate(stmts) if _is_load(s)]
+            loop = path[-1] if path and isinstance(path[-1], tirx.For) else None
+            stages = max(1, int(loop.annotations.get(NUM_STAGES, 1))) if loop is not None else 1
+            repeats = any(isinstance(s, tirx.For | tirx.While) for s in path)
+            groups: dict[tuple[int, ...], list[int]] = {}
+            for i in loads:
+                groups.setdefault(_readers(stmts, i), []).append(i)
+            groups.pop((), None)  # a load nobody reads is dropped
+            found += [(stmts, members, readers, repeats, stages) for readers, members in groups.items()]
+        partners: dict[Any, set[tuple[Any, ...]]] = {}
+        for stmts, members, _, _, _ in found:
+            together = tuple(_dst(stmts[i]) for i in members)
+            for buffer in together:
+                partners.setdefault(buffer, set()).add(together)
+        uses: dict[tuple[Any, ...], list[tuple[bool, int]]] = {}
+        split = []
+        for stmts, members, readers, repeats, stages in found:
+            together = tuple(_dst(stmts[i]) for i in members)
+            whole = all(len(partners[b]) == 1 for b in together)
+            for part in [members] if whole else [[i] for i in members]:
+                key = tuple(_dst(stmts[i]) for i in part)
+                uses.setdefault(key, []).append((repeats, stages))
+                split.append((stmts, part, readers, key))
+        for key, seen in uses.items():
+            self.rings[key] = self.make_ring(key, max(n for _, n in seen), len(seen) > 1 or seen[0][0])
+        for stmts, part, readers, key in split:
+            home = next(s for s in stmts if _is_load(s))
+            visit = _Visit(self.rings[key], [stmts[i] for i in part], readers[0], readers[-1])
+            self.visits.setdefault(home, []).append(visit)
 
-    def make_home(self, stmts: list[Any], loads: list[int], path: tuple[Any, ...]) -> _Home:
-        loop = path[-1] if path and isinstance(path[-1], tirx.For) else None
-        repeats = any(isinstance(s, tirx.For) for s in path)
-        stages = max(1, int(loop.annotations.get(NUM_STAGES, 1))) if loop is not None else 1
-        used = [{t.buffer for t in touches(s) if not t.write} for s in stmts]
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for i in loads:
-            dst = TileOp.from_stmt(stmts[i])["dst"].source
-            readers = tuple(j for j, b in enumerate(used) if dst in b and j not in loads)
-            groups.setdefault(readers, []).append(i)
-        groups.pop((), None)  # a load nobody reads is dropped
-        rings = [self.make_ring([stmts[i] for i in members], readers, stages) for readers, members in groups.items()]
-        return _Home(rings, stages, repeats)
-
-    def make_ring(self, members: list[Any], readers: tuple[int, ...], stages: int) -> _Ring:
-        name = TileOp.from_stmt(members[0])["dst"].source.name
+    def make_ring(self, buffers: tuple[Any, ...], stages: int, repeats: bool) -> _Ring:
+        name = buffers[0].name
         full, empty = (tirx.decl_buffer((stages,), "uint64", f"{name}_{w}", scope=BARRIER_SCOPE, layout=None) for w in ("full", "empty"))
-        self.barriers += [(full, 1), (empty, self.roles.consumer_threads // WARP)]
-        for s in members:
-            dst = TileOp.from_stmt(s)["dst"].source
-            shape = (stages, *shape_of(dst))
-            self.versions[dst] = tirx.decl_buffer(shape, dtype_of(dst), dst.name, scope=dst.ty.storage_scope, layout=None)
-        return _Ring(members, readers[0], readers[-1], full, empty)
+        for b in buffers:
+            shape = (stages, *shape_of(b))
+            self.versions[b] = tirx.decl_buffer(shape, dtype_of(b), b.name, scope=b.ty.storage_scope, layout=None)
+        return _Ring(list(buffers), stages, repeats, full, empty)
 
-    def home_of(self, stmts: list[Any]) -> _Home | None:
-        return next((self.homes[s] for s in stmts if _is_load(s) and s in self.homes), None)
-
-    def cursor(self, home: _Home, role: str) -> tuple[Any, Any]:
-        """(stage, phase) expressions of a home in one role."""
-        zero = tirx.const(0, "int32")
-        if not home.repeats:
-            return zero, zero
-        if role not in home.cursor:
-            name = f"{role}_{home.rings[0].names.split(",")[0]}" if home.rings else f"{role}_none"
-            home.cursor[role] = (_var(f"stage_{name}"), _var(f"phase_{name}"))
-        stage, phase = home.cursor[role]
-        return (stage[0] if home.stages > 1 else zero), phase[0]
-
-    def advance(self, home: _Home, role: str) -> list[Any]:
-        if not home.repeats:
-            return []
-        stage, phase = home.cursor[role]
-        if home.stages == 1:
-            return [tirx.BufferStore(phase, phase[0] ^ 1, [0])]
-        wrap = tirx.EQ(stage[0], tirx.const(home.stages - 1, "int32"))
-        return [
-            tirx.BufferStore(phase, tirx.Select(wrap, phase[0] ^ 1, phase[0]), [0]),
-            tirx.BufferStore(stage, tirx.Select(wrap, tirx.const(0, "int32"), stage[0] + 1), [0]),
-        ]
+    def visits_of(self, stmts: list[Any]) -> list[_Visit]:
+        return next((self.visits.get(s, []) for s in stmts if _is_load(s)), [])
 
     # -- roles -----------------------------------------------------------------------------------
     def produce(self, stmts: list[Any]) -> list[Any]:
         """The slice of a list that decides and issues its loads."""
-        home = self.home_of(stmts)
-        at = {ring.loads[-1]: ring for ring in home.rings} if home else {}
+        at = {visit.loads[-1]: visit for visit in self.visits_of(stmts)}
         out: list[Any] = []
         for stmt in stmts:
-            if stmt in at and home is not None:
-                out += self.fill(home, at[stmt])
+            if stmt in at:
+                out += self.fill(at[stmt])
             elif isinstance(stmt, tirx.Bind):
                 out.append(stmt)
-            elif any(_is_load(s) for s in walk_list([stmt])):
-                out.append(with_bodies(stmt, [self.produce(b) for b in bodies(stmt)]) if bodies(stmt) else None)
-        out = [s for s in out if s is not None]
-        if home is not None:
-            out += self.advance(home, "producer")
+            elif bodies(stmt) and any(_is_load(s) for s in walk_list([stmt])):
+                out.append(with_bodies(stmt, [self.produce(b) for b in bodies(stmt)]))
         return _drop_unused_binds(out)
 
-    def fill(self, home: _Home, ring: _Ring) -> list[Any]:
-        stage, phase = self.cursor(home, "producer")
+    def fill(self, visit: _Visit) -> list[Any]:
+        ring = visit.ring
+        stage, phase = ring.cursor("producer")
         out = []
-        if home.repeats:
+        if ring.repeats:
             out.append(device_op("mbar_wait", tirx.address_of(ring.empty[stage]), phase ^ 1))
         out.append(device_op("mbar_expect_tx", tirx.address_of(ring.full[stage]), ring.bytes))
-        for s in ring.loads:
+        for s in visit.loads:
             op = TileOp.from_stmt(s)
             dst = versioned_region(op["dst"], self.versions, stage)
             operands = {"src": op["src"], "dst": dst, "barrier": ring.full[stage]}
             out.append(make_tile_op("tma_load", operands, {"eviction_policy": op.attrs["eviction_policy"]}, op.span))
-        return out
+        return out + ring.advance("producer")
 
     def consume(self, stmts: list[Any]) -> list[Any]:
-        home = self.home_of(stmts)
-        out: list[Any] = []
+        """The list without its loads, and with the acquires and releases of their slots.
+
+        A cursor moves as late as it can (before the ring's next visit, or at the end), so that releases may wait for gemms.
+        """
+        visits, out = self.visits_of(stmts), []
+        passed: list[_Ring] = []
         for i, stmt in enumerate(stmts):
             if _is_load(stmt):
                 continue
-            for ring in home.rings if home else ():
-                if ring.first == i:
-                    out.append(self.acquire(home, ring, stmt))
+            for visit in [v for v in visits if v.first == i]:
+                if visit.ring in passed:
+                    passed.remove(visit.ring)
+                    out += visit.ring.advance("consumer")
+                stage, phase = visit.ring.cursor("consumer")
+                operands = {"barrier": visit.ring.full[stage], "parity": phase}
+                out.append(make_tile_op("acquire", operands, {"buffers": visit.ring.names}, stmt.span))
             inner = bodies(stmt)
             out.append(with_bodies(stmt, [self.consume(b) for b in inner]) if inner else stmt)
-            for ring in home.rings if home else ():
-                if ring.last == i and home.repeats:
-                    out.append(self.release(home, ring, stmt))
-        if home is None:
-            return out
-        stage, _ = self.cursor(home, "consumer")
-        mine = {b: self.versions[b] for ring in home.rings for s in ring.loads for b in [TileOp.from_stmt(s)["dst"].source]}
-        return [read_version(s, mine, stage) for s in out] + self.advance(home, "consumer")
-
-    def acquire(self, home: _Home, ring: _Ring, stmt: Any) -> Any:
-        stage, phase = self.cursor(home, "consumer")
-        return make_tile_op("acquire", {"barrier": ring.full[stage], "parity": phase}, {"buffers": ring.names}, stmt.span)
-
-    def release(self, home: _Home, ring: _Ring, stmt: Any) -> Any:
-        stage, _ = self.cursor(home, "consumer")
-        return make_tile_op("release", {"barrier": ring.empty[stage]}, {"buffers": ring.names}, stmt.span)
+            for visit in [v for v in visits if v.last == i and v.ring.repeats]:
+                stage, _ = visit.ring.cursor("consumer")
+                operands = {"barrier": visit.ring.empty[stage]}
+                out.append(make_tile_op("release", operands, {"buffers": visit.ring.names}, stmt.span))
+                passed.append(visit.ring)
+        return out + [s for ring in passed for s in ring.advance("consumer")]
 
     # -- the whole ---------------------------------------------------------------------------------
     def allocations(self, allocs: list[Any]) -> list[Any]:
@@ -240,13 +247,21 @@ class _Specializer:
                 out.append(tirx.AllocBuffer(self.versions[a.buffer], {**dict(a.annotations), RING: 1}, span=a.span))
             else:
                 out.append(a)
-        return out + [tirx.AllocBuffer(array) for array, _ in self.barriers]
+        return out + [tirx.AllocBuffer(array) for array, _ in self.barriers()]
+
+    def barriers(self) -> list[tuple[Any, int]]:
+        """The mbarrier arrays with their arrive counts: the producer's one, one a consumer warp."""
+        warps = self.roles.consumer_threads // WARP
+        out = []
+        for ring in self.rings.values():
+            out += [(ring.full, 1), (ring.empty, warps)] if ring.repeats else [(ring.full, 1)]
+        return out
 
     def prologue(self) -> list[Any]:
         """One thread initialises the barriers; then everybody may use them."""
         thread = self.kernel.axis("threadIdx.x")
         inits = [
-            device_op("mbar_init", tirx.address_of(array[s]), count) for array, count in self.barriers for s in range(shape_of(array)[0])
+            device_op("mbar_init", tirx.address_of(array[s]), count) for array, count in self.barriers() for s in range(shape_of(array)[0])
         ]
         first = tirx.EQ(thread, tirx.const(0, "int32"))
         return [tirx.IfThenElse(first, as_stmt([*inits, device_op("fence_mbar_init")]), None), device_op("sync_threads")]
@@ -260,7 +275,7 @@ class _Specializer:
             produce.insert(0, device_op("setmaxnreg_dec", regs=roles.producer_regs))
             consume.insert(0, device_op("setmaxnreg_inc", regs=roles.consumer_regs))
         arms = [
-            tirx.AttrStmt(tirx.const(roles.consumer_threads, "int32"), ROLE, tirx.StringImm(name), as_stmt(body))
+            tirx.AttrStmt(tirx.const(roles.consumer_threads, "int32"), ROLE, ir.StringImm(name), as_stmt(body))
             for name, body in (("producer", produce), ("consumer", consume))
         ]
         warp = device_op("uniform", tirx.truncdiv(thread, tirx.const(WARP, "int32")))
@@ -268,8 +283,8 @@ class _Specializer:
 
     def cursors(self, role: str) -> list[Any]:
         out = []
-        for home in self.homes.values():
-            for var in home.cursor.get(role, ()):
+        for ring in self.rings.values():
+            for var in ring.cursors.get(role, ()):
                 out += [tirx.AllocBuffer(var), tirx.BufferStore(var, tirx.const(0, "int32"), [0])]
         return out
 
@@ -302,6 +317,26 @@ def _registers(alloc: Any) -> int:
 def _is_load(stmt: Any) -> bool:
     op = TileOp.from_stmt(stmt)
     return op is not None and op.name == "copy" and op.attrs["via"] == "tma_load"
+
+
+def _dst(load: Any) -> Any:
+    return TileOp.from_stmt(load)["dst"].source
+
+
+def _lists(stmts: list[Any], path: tuple[Any, ...]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
+    """Every statement list with the statements around it."""
+    yield stmts, path
+    for stmt in stmts:
+        for body in bodies(stmt):
+            yield from _lists(body, (*path, stmt))
+
+
+def _readers(stmts: list[Any], load: int) -> tuple[int, ...]:
+    """Statements that read what `stmts[load]` loads, before it is loaded again."""
+    dst, every = _dst(stmts[load]), [s for s in walk_list(stmts) if _is_load(s)]
+    stop = next((i for i in range(load + 1, len(stmts)) if _is_load(stmts[i]) and _dst(stmts[i]).same_as(dst)), len(stmts))
+    mine = [s for s in every if _dst(s).same_as(dst)]
+    return tuple(i for i in range(load + 1, stop) if reads_without_load([stmts[i]], dst, mine))
 
 
 def _var(name: str) -> Any:

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Splits a pipelined loop where an affine mask stops being always true, and drops the mask from the part that needs none.
+
+Before:  for k in [0, n): .. s[i, j] = if_then_else(b * 128 + i >= k * 64 + j, s[i, j], -inf) ..
+After:   for k in [0, c): ..  (no mask)        for k in [c, n): .. mask ..        c = (b * 128 - 63) // 64 + 1 clamped to [0, n]
+
+Requires: level 1 with `inst` on gemms; only loops with a wgmma gemm are split.
+Ensures:  a condition is dropped only for iterations for which its minimum over the tile is >= 0 by linear arithmetic in the loop
+          and tile variables; conditions that hold for all iterations vanish without a split.
+Does not: split on masks that begin to hold late (windows), nor skip blocks that are masked completely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, sym, tirx
+
+from tilelang.analysis.effects import is_async_gemm
+from tilelang.ir.attrs import NUM_STAGES, PARALLEL
+from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, rebuild, shape_of, walk_list, with_bodies
+from tilelang.ir.tile_ops import make_tile_op, region_of
+from tilelang.transform.overlap_gemms import renamed
+
+__all__ = ["peel_masks"]
+
+
+def peel_masks(func: Any) -> Any:
+    """The function with masks peeled off the iterations that do not need them."""
+    return map_kernels(func, lambda kernel: _Peeler(kernel).run())
+
+
+@dataclass(frozen=True)
+class _Mask:
+    """A comparison that holds for all elements of the tile while `k < bound`; bound None: always."""
+
+    text: Any  # the comparison node
+    bound: Any | None
+
+
+class _Peeler:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.analyzer = sym.Analyzer()
+        for iv, extent in kernel.axes:
+            self.analyzer.bind(iv.var, ir.Range.from_min_extent(tirx.const(0, "int32"), extent))
+        self.values = {s.var: s.value for s in walk_list(kernel.body) if isinstance(s, tirx.Bind)}
+
+    def run(self) -> Kernel:
+        return self.kernel.with_body(self.walk(self.kernel.body))
+
+    def walk(self, stmts: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        for stmt in stmts:
+            if isinstance(stmt, tirx.For) and NUM_STAGES in stmt.annotations and any(is_async_gemm(s) for s in bodies(stmt)[0]):
+                out += self.peel(stmt)
+            else:
+                inner = bodies(stmt)
+                out.append(with_bodies(stmt, [self.walk(b) for b in inner]) if inner else stmt)
+        return out
+
+    def peel(self, loop: Any) -> list[Any]:
+        masks = self.masks(loop)
+        always = [m.text for m in masks if m.bound is None]
+        if always:
+            loop = with_bodies(loop, [_drop(bodies(loop)[0], always)])
+        prefixes = [m for m in masks if m.bound is not None]
+        if not prefixes:
+            return [loop]
+        stop = prefixes[0].bound
+        for m in prefixes[1:]:
+            stop = tirx.min(stop, m.bound)
+        end = loop.min + loop.extent
+        split = self.analyzer.simplify(tirx.max(loop.min, tirx.min(stop, end)))
+        if self.analyzer.can_prove(split <= loop.min):
+            return [loop]
+        cut = tirx.Var("unmasked_end", "int32")
+        clear = with_bodies(loop, [_drop(bodies(loop)[0], [m.text for m in prefixes])])
+        return [
+            tirx.Bind(cut, split, span=loop.span),
+            _ranged(clear, loop.min, cut - loop.min),
+            _ranged(renamed(loop), cut, end - cut),
+        ]
+
+    def masks(self, loop: Any) -> list[_Mask]:
+        """Conditions inside the parallel nests of the loop body that are true on a prefix of the iterations."""
+        found: list[_Mask] = []
+        for nest in bodies(loop)[0]:
+            if not (isinstance(nest, tirx.For) and PARALLEL in nest.annotations):
+                continue
+            tile: dict[Any, int | None] = {}
+            for s in walk_list([nest]):
+                if isinstance(s, tirx.For):
+                    tile[s.loop_var] = const_int(s.extent) if const_int(s.min) == 0 else None
+            for comparison in _comparisons(nest):
+                mask = self.classify(comparison, loop, tile)
+                if mask is not None:
+                    found.append(mask)
+        return found
+
+    def classify(self, comparison: Any, loop: Any, tile: dict[Any, int | None]) -> _Mask | None:
+        slack = _slack(comparison)
+        if slack is None or any(n is None for n in tile.values()):
+            return None
+        variables = [loop.loop_var, *tile]
+        linear = sym.detect_linear_equation(self.inline(slack), variables)
+        if len(linear) != len(variables) + 1:
+            return None
+        coefficients = [const_int(self.analyzer.simplify(c)) for c in linear[:-1]]
+        if any(c is None for c in coefficients):
+            return None
+        slope, *steps = (c for c in coefficients if c is not None)
+        low = linear[-1] + sum(min(0, c * (n - 1)) for c, n in zip(steps, tile.values(), strict=True) if n is not None)
+        worst = low + slope * (loop.min + loop.extent - 1) if slope < 0 else low + slope * loop.min
+        if self.analyzer.can_prove(worst >= 0):
+            return _Mask(comparison, None)
+        if slope >= 0:
+            return None
+        return _Mask(comparison, tirx.floordiv(low, tirx.const(-slope, "int32")) + 1)
+
+    def inline(self, expr: Any) -> Any:
+        """The expression with the kernel's own definitions written out."""
+        while True:
+            new = tvm_ffi.structural_map(expr, (ir.Var, lambda v: self.values.get(v, v)))
+            if new.same_as(expr) or tvm_ffi.structural_equal(new, expr):
+                return new
+            expr = new
+
+
+def _comparisons(nest: Any) -> list[Any]:
+    """Integer comparisons that select in the nest: all must hold for the selected value."""
+    found: list[Any] = []
+
+    def split(cond: Any) -> None:
+        if isinstance(cond, tirx.And):
+            split(cond.a)
+            split(cond.b)
+        elif isinstance(cond, ir.Call) and getattr(cond.op, "name", "") == "tirx.likely":
+            split(cond.args[0])
+        else:
+            found.append(cond)
+
+    def call(node: Any) -> None:
+        if getattr(node.op, "name", "") == "tirx.if_then_else":
+            split(node.args[0])
+
+    tvm_ffi.structural_walk(nest, [(ir.Call, call), (tirx.Select, lambda n: split(n.condition))])
+    return found
+
+
+def _slack(comparison: Any) -> Any | None:
+    """An integer that is >= 0 exactly where the comparison holds."""
+    if not isinstance(comparison, tirx.LT | tirx.LE | tirx.GT | tirx.GE) or not str(comparison.a.ty.dtype).startswith("int"):
+        return None
+    a, b = comparison.a, comparison.b
+    if isinstance(comparison, tirx.GE):
+        return a - b
+    if isinstance(comparison, tirx.GT):
+        return a - b - 1
+    return b - a if isinstance(comparison, tirx.LE) else b - a - 1
+
+
+def _drop(stmts: list[Any], true: list[Any]) -> list[Any]:
+    """The statements with the comparisons `true` taken as true; what that makes trivial is simplified."""
+    yes = tirx.const(True, "bool")
+
+    def known(node: Any) -> Any:
+        return yes if any(node.same_as(t) for t in true) else node
+
+    def both(node: Any) -> Any:
+        return node.b if _is_true(node.a) else node.a if _is_true(node.b) else node
+
+    def choose(node: Any) -> Any:
+        chosen = getattr(node.op, "name", "") == "tirx.if_then_else" and _is_true(node.args[0])
+        return node.args[1] if chosen else node
+
+    rules = [
+        *((kind, known) for kind in (tirx.LT, tirx.LE, tirx.GT, tirx.GE)),
+        (tirx.And, both),
+        (ir.Call, choose),
+        (tirx.Select, lambda n: n.true_value if _is_true(n.condition) else n),
+    ]
+    mapped = [tvm_ffi.structural_map(s, rules) for s in stmts]
+    return rebuild(mapped, _trivial)
+
+
+def _is_true(node: Any) -> bool:
+    return isinstance(node, tirx.IntImm) and int(node.value) == 1
+
+
+def _trivial(stmt: Any) -> Any:
+    """Nests that store an element to itself vanish; nests that store one constant everywhere are fills."""
+    if not (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations):
+        return stmt
+    loops, inner = [], stmt
+    while isinstance(inner, tirx.For):
+        loops.append(inner)
+        inner = inner.body
+    if not isinstance(inner, tirx.BufferStore) or len(inner.indices) != len(loops):
+        return stmt
+    if not all(i.same_as(f.loop_var) for i, f in zip(inner.indices, loops, strict=True)):
+        return stmt
+    value = inner.value
+    if isinstance(value, ir.TensorLoad) and value.source.same_as(inner.buffer) and len(value.indices) == len(loops):
+        if all(i.same_as(f.loop_var) for i, f in zip(value.indices, loops, strict=True)):
+            return None
+    if isinstance(value, tirx.IntImm | tirx.FloatImm) and inner.buffer.ty.storage_scope != "global":
+        if [const_int(f.extent) for f in loops] == list(shape_of(inner.buffer)):
+            return make_tile_op("fill", {"dst": region_of(inner.buffer), "value": value}, {}, stmt.span)
+    return stmt
+
+
+def _ranged(loop: Any, low: Any, extent: Any) -> Any:
+    return tirx.For(loop.loop_var, low, extent, loop.kind, loop.body, loop.thread_binding, loop.annotations, loop.step, loop.span)
