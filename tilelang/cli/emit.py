@@ -13,6 +13,8 @@ TEXTS = ("cuda", "ptx", "sass")
 
 def emit(program: Any, arch: str, what: str) -> str:
     """The text of a program at one of LEVELS or as one of TEXTS."""
+    if what == "tir":
+        return program.script()
     if what in LEVELS:
         from tilelang.transform.pipeline import lower
 

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`autotune` on machines without a GPU, and the measured path with the wall clock standing in for one."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+
+import tilelang
+import tilelang.language as T
+from tilelang.autotuner import AutoTuner, set_autotune_inputs
+from tilelang.autotuner import search as search_module
+from tilelang.autotuner.worker import compile_in_processes
+
+N = 64
+
+
+@tilelang.jit(out_idx=[1], target="cpu")
+def add_one(n: int = N, block: int = 16, wrong: bool = False) -> Any:
+    """y = x + 1 in blocks; `wrong` adds 2 instead, `block=0` cannot be compiled."""
+    if block == 0:
+        raise ValueError("no blocks")
+
+    @T.prim_func
+    def main(x: T.Tensor((n,), "float32"), y: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, block), threads=32) as bx:
+            for i in T.Parallel(block):
+                y[bx * block + i] = x[bx * block + i] + (2.0 if wrong else 1.0)
+
+    return main
+
+
+BLOCKS = [{"block": b} for b in (8, 16, 32)]
+
+
+@pytest.fixture
+def wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measures on the CPU, in this process, storing nothing."""
+    monkeypatch.setattr(search_module, "_has_gpu", lambda: True)
+    monkeypatch.setattr(search_module, "_search_key", lambda *_: None)
+    monkeypatch.setenv("TILELANG_DISABLE_CACHE", "1")
+
+
+def test_without_a_gpu_the_ranking_is_an_estimate_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    tuned = tilelang.autotune(configs=BLOCKS)(add_one)
+    logging.getLogger("tilelang").addHandler(caplog.handler)
+    kernel = tuned()
+    assert "none was timed" in caplog.text
+    assert tuned.result is not None and not tuned.result.measured and len(tuned.result.trials) == 3
+    assert kernel.config in BLOCKS
+    with pytest.raises(ValueError, match="not tuned"):
+        kernel.get_tuner_result()
+    torch.testing.assert_close(kernel(torch.zeros(N)), torch.ones(N))
+
+
+def test_a_call_that_sets_a_tunable_is_not_tuned() -> None:
+    tuned = tilelang.autotune(configs=BLOCKS)(add_one)
+    assert tuned(N, block=16) is add_one(N, block=16)
+    assert tuned.result is None
+
+
+def test_equal_calls_share_one_search() -> None:
+    tuned = tilelang.autotune(configs=BLOCKS)(add_one)
+    assert tuned(N) is tuned(N)
+
+
+@pytest.mark.usefixtures("wall_clock")
+def test_measured_best_with_failures_recorded() -> None:
+    configs = [{"block": b, "wrong": w} for b, w in ((16, False), (0, False), (32, True))]
+    result = tilelang.autotune(configs=configs, warmup=1, rep=1, ref_prog=lambda x: x + 1)(add_one).tune()
+    assert result.measured and result.config == configs[0]
+    assert "no blocks" in result.trials[1].error and "differ" in result.trials[2].error
+    assert result.kernel.get_tuner_result()[0] == result.latency > 0
+    assert result.ref_latency is not None
+
+
+@pytest.mark.usefixtures("wall_clock")
+def test_without_a_reference_candidates_must_agree() -> None:
+    configs = [{"block": 16, "wrong": False}, {"block": 32, "wrong": True}]
+    result = tilelang.autotune(configs=configs, warmup=1, rep=1)(add_one).tune()
+    assert result.config == configs[0] and "differ" in result.trials[1].error
+
+
+@pytest.mark.usefixtures("wall_clock")
+def test_nothing_works() -> None:
+    with pytest.raises(RuntimeError, match="no blocks"):
+        tilelang.autotune(configs=[{"block": 0}])(add_one)()
+
+
+@pytest.mark.usefixtures("wall_clock")
+def test_the_captured_inputs_are_used() -> None:
+    seen = []
+    x = torch.full((N,), 7.0)
+    tuner = AutoTuner.from_kernel(add_one, configs=BLOCKS[:1]).set_profile_args(
+        ref_prog=lambda t: seen.append(t) or t + 1
+    )
+    with set_autotune_inputs(x):
+        tuner.run(warmup=1, rep=1)
+    assert seen[0] is x
+
+
+def test_misuse() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        tilelang.autotune(configs=[])
+    with pytest.raises(ValueError, match="stages"):
+        tilelang.autotune(configs=[{"stages": 1}])(add_one)
+    with pytest.raises(TypeError, match=r"above @tilelang\.jit"):
+        tilelang.autotune(configs=BLOCKS)(lambda: None)
+    with pytest.raises(ValueError, match="early_stop_factor"):
+        tilelang.autotune(configs=BLOCKS, early_stop_factor=0.5)
+    with pytest.raises(TypeError, match="unknown profile arguments"):
+        AutoTuner.from_kernel(add_one, BLOCKS).set_profile_args(speed=1)
+
+
+def test_workers_compile_serialised_programs() -> None:
+    """One process compiles a good program and reports a bad target; the parent's file is not imported there."""
+    program = add_one.get_tir()
+    good, bad = {"target": "cpu", "out_idx": [1]}, {"target": "abacus", "out_idx": [1]}
+    assert compile_in_processes([program], [good], num_workers=1, timeout_s=120) == [""]
+    assert "abacus" in compile_in_processes([program], [bad], num_workers=1, timeout_s=120)[0]

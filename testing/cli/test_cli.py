@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands, run in this process on a small program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tilelang.cli.main import app
+from tilelang.cli.program import BadCommand, parse_settings
+
+PROGRAM = """
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit(out_idx=[1])
+def scale(n, factor=2.0, block=64):
+    @T.prim_func
+    def main(x: T.Tensor((n,), "float32"), y: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, block), threads=64) as bx:
+            for i in T.Parallel(block):
+                y[bx * block + i] = x[bx * block + i] * factor
+    return main
+"""
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("cli") / "scale_program.py"
+    path.write_text(PROGRAM)
+    return f"{path}:scale"
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_settings_are_python_literals_or_text() -> None:
+    assert parse_settings(["n=4", "on=True", "dtype=bfloat16", "shape=(1, 2)"]) == {
+        "n": 4,
+        "on": True,
+        "dtype": "bfloat16",
+        "shape": (1, 2),
+    }
+    with pytest.raises(BadCommand, match="NAME=VALUE"):
+        parse_settings(["n"])
+
+
+def test_compile_prints_the_tile_program(where: str) -> None:
+    result = call("compile", where, "--set", "n=256", "--emit", "tir")
+    assert result.exit_code == 0 and "blockIdx.x" in result.output
+
+
+def test_the_only_program_of_a_file_needs_no_name(where: str) -> None:
+    result = call("compile", where.rpartition(":")[0], "--set", "n=256", "--emit", "tir")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("emit, expected", [("device", "threadIdx.x"), ("cuda", "__global__")])
+def test_compile_for_a_gpu_that_is_not_there(where: str, tmp_path: Path, emit: str, expected: str) -> None:
+    out = tmp_path / "out.txt"
+    result = call("compile", where, "--set", "n=256", "--emit", emit, "--output", str(out))
+    assert result.exit_code == 0, result.output
+    assert expected in out.read_text()
+
+
+def test_inspect(where: str) -> None:
+    result = call("inspect", where, "--set", "n=256")
+    assert result.exit_code == 0, result.output
+    assert "registers a thread" in result.output and "shared memory: 0 bytes" in result.output
+
+
+def test_run_and_check_on_the_cpu(where: str) -> None:
+    result = call("run", where, "--set", "n=100", "--target", "cpu")
+    assert result.exit_code == 0, result.output
+    assert "(100,) float32, 100 of 100 finite" in result.output
+    result = call("check", where, "--set", "n=100", "--target", "sim")
+    assert result.exit_code == 0, result.output
+    assert "output 0: agrees" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["compile", "{where}"], "needs --set for n"),
+        (["compile", "{where}", "--set", "n=1", "--set", "m=1"], "no parameter m"),
+        (["compile", "{where}x", "--set", "n=1"], "has no 'scalex'; it has scale"),
+        (["compile", "nowhere.py:f"], "no such file"),
+        (["compile", "{where}", "--set", "n=1", "--emit", "cubin"], "--output"),
+        (["explain", "TL0000"], "no error TL0000"),
+    ],
+)
+def test_bad_command_lines(where: str, arguments: list[str], message: str) -> None:
+    result = call(*(a.format(where=where) for a in arguments))
+    assert result.exit_code == 2 and message in result.output
+
+
+def test_explain_env_and_passes() -> None:
+    assert "help:" in call("explain", "tl9001").output
+    assert "TILELANG_TARGET" in call("env").output
+    assert "infer_layouts" in call("passes").output
