@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks level 2 by brute force: every promise of decision 001 about layouts, element by element.
+
+`check_layouts(func)` returns what is wrong, a line each; an empty list means that the function is laid out soundly. It
+reads only the layouts written in the program, never how they were found. Meant for tests and for `TILELANG_VERIFY`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from tilelang.analysis.layouts.extract import extract, is_nest
+from tilelang.analysis.layouts.program import Access, Everywhere, Gemm, Parallel, Program, RawUse, Reduce, View
+from tilelang.analysis.layouts.rules import rules_of
+from tilelang.ir.attrs import FRAGMENT, LAYOUT, LOOP_ID, SHARED_SCOPES
+from tilelang.ir.stmts import Kernel, launches, walk_list
+from tilelang.ir.tile_ops import TileOp
+from tilelang.layout import FRAGMENT as FRAGMENT_AXES
+from tilelang.layout import AnyLayout, is_injective, loads
+
+__all__ = ["check_layouts", "read_layouts"]
+
+
+def read_layouts(kernel: Kernel) -> dict[str, AnyLayout]:
+    """The layout of every laid-out buffer of a kernel by name, those of views derived from what they view."""
+    out: dict[str, AnyLayout] = {}
+    for stmt in walk_list(kernel.body):
+        if isinstance(stmt, tirx.AllocBuffer) and LAYOUT in stmt.annotations:
+            out[stmt.buffer.name] = loads(str(stmt.annotations[LAYOUT]))
+    for op in extract(kernel).ops:
+        if isinstance(op, View) and op.src.name in out:
+            out[op.dst.name] = out[op.src.name].reshape(op.dst.shape)
+    return out
+
+
+def check_layouts(func: Any) -> list[str]:
+    """What is wrong with the layouts of a level-2 function; empty when nothing is."""
+    return [text for kernel in launches(func) for text in _Checker(kernel).run()]
+
+
+class _Checker:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.wrong: list[str] = []
+        self.program: Program = extract(kernel)
+        self.layouts = read_layouts(kernel)
+        self.loops: dict[int, AnyLayout] = {}
+
+    def run(self) -> list[str]:
+        self.declarations()
+        self.nests()
+        if self.wrong:  # the rest needs all layouts
+            return self.wrong
+        for op in self.program.ops:
+            match op:
+                case Parallel():
+                    self.parallel(op)
+                case Everywhere():
+                    runs = np.zeros((1, self.kernel.threads), bool)
+                    runs[:, op.threads[0] : op.threads[1]] = True
+                    for a in op.accesses:
+                        self.access(a, np.broadcast_to(runs, (1, self.kernel.threads)), (), op.place)
+                case Reduce():
+                    self.reduce(op)
+                case Gemm() | RawUse():
+                    self.demands(op)
+        return self.wrong
+
+    def say(self, text: str) -> None:
+        self.wrong.append(text)
+
+    def declarations(self) -> None:
+        for stmt in walk_list(self.kernel.body):
+            op = TileOp.from_stmt(stmt)
+            if op is not None and op.name == "annotate_layout":
+                self.say(f"annotate_layout of {op['buffer'].source.name} is still there")
+            if not isinstance(stmt, tirx.AllocBuffer) or stmt.buffer.ty.storage_scope not in (FRAGMENT, *SHARED_SCOPES):
+                continue
+            name = stmt.buffer.name
+            layout, tile = self.layouts.get(name), self.program.tiles[name]
+            if layout is None:
+                self.say(f"{name} has no layout")
+            elif layout.shape != tile.shape:
+                self.say(f"{name} has shape {tile.shape}, its layout {layout.shape}")
+            elif (layout.axes == FRAGMENT_AXES) != (tile.scope == "fragment"):
+                self.say(f"{name} is in {tile.scope} memory, its layout is {layout}")
+            elif not is_injective(layout):
+                self.say(f"two elements of {name} share a place")
+            elif tile.scope == "fragment" and int(layout.arrays["thread"].max()) >= self.kernel.threads:
+                self.say(f"{name} lives in threads that do not exist")
+
+    def nests(self) -> None:
+        ids = []
+        for key, stmt in self.program.sites.items():
+            if not is_nest(stmt):
+                continue
+            ids.append(int(stmt.annotations.get(LOOP_ID, -1)))
+            text = stmt.annotations.get(LAYOUT)
+            if text is None:
+                self.say(f"the nest at {stmt.span} has no layout")
+                continue
+            self.loops[key] = loads(str(text))
+        if len(set(ids)) != len(ids) or -1 in ids:
+            self.say(f"loop ids are missing or repeated: {ids}")
+
+    def parallel(self, op: Parallel) -> None:
+        loop = self.loops[op.key]
+        where = f"{op.place}: the nest"
+        if loop.shape != op.extents or loop.axes != FRAGMENT_AXES:
+            self.say(f"{where} over {op.extents} has layout {loop}")
+            return
+        lo, hi = int(loop.arrays["thread"].min()), int(loop.arrays["thread"].max())
+        if lo < op.threads[0] or hi >= op.threads[1]:
+            self.say(f"{where} runs on threads {lo}..{hi} outside {op.threads}")
+            return
+        if not is_injective(loop):
+            self.say(f"{where} runs two iterations in one slot")
+        if op.once and loop.replication > 1:
+            self.say(f"{where} writes memory and runs iterations {loop.replication} times")
+        runs = _owners(loop, self.kernel.threads)
+        for access in op.accesses:
+            if access.tile.scope == "fragment":
+                self.access(access, runs, op.extents, op.place)
+
+    def access(self, access: Access, runs: np.ndarray, extents: tuple[int, ...], place: str) -> None:
+        """Reads: runners hold the element. Writes: holders run the iteration. For all values of inner loops."""
+        name, verb = access.tile.name, "writes" if access.write else "reads"
+        if access.map is None:
+            self.say(f"{place} {verb} {name} at an index without a map")
+            return
+        shape = access.map.shape
+        index = np.indices(shape)
+        at = access.map.apply(*index)
+        dims = tuple(np.broadcast_to(np.asarray(at[f"d{k}"]), shape) for k in range(len(access.tile.shape)))
+        element = np.ravel_multi_index(dims, access.tile.shape).reshape(len(runs), -1)
+        holds = _owners(self.layouts[name], self.kernel.threads)
+        for column in element.T:
+            held = holds[column]
+            bad = (held & ~runs) if access.write else (runs & ~held)
+            if bad.any():
+                x, thread = (int(v) for v in np.argwhere(bad)[0])
+                missing = "does not run" if access.write else "does not hold"
+                self.say(f"{place} {verb} {name}: thread {thread} {missing} element {int(column[x])}, iteration {x}")
+                return
+        del extents
+
+    def reduce(self, op: Reduce) -> None:
+        """Every holder of a result takes part in its row (padding lanes of the row included)."""
+        src, dst = self.layouts[op.src.name], self.layouts[op.dst.name]
+        rows = _owners(src.drop(op.dim), self.kernel.threads)
+        if np.any(_owners(dst, self.kernel.threads) & ~rows):
+            self.say(f"{op.place}: threads outside a row of {op.src.name} hold its result {op.dst.name}")
+
+    def demands(self, op: Gemm | RawUse) -> None:
+        for edge in rules_of(op):
+            layout = self.layouts[edge.var].canonical
+            if not edge.soft and all(layout != x.canonical for x in edge.accept):
+                self.say(f"{op.place}: {edge.var} is {layout}, the op takes {edge.accept[0]} ({edge.why})")
+
+
+def _owners(layout: AnyLayout, threads: int) -> np.ndarray:
+    """Boolean (elements, threads): who holds an element, or runs an iteration."""
+    thread = np.broadcast_to(layout.arrays["thread"], (*layout.shape, layout.replication)).reshape(
+        -1, layout.replication
+    )
+    out = np.zeros((len(thread), threads), bool)
+    out[np.arange(len(thread))[:, None], thread] = True
+    return out

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What layouts cost, in quarter warp instructions summed over the warps of the block.
+
+Memory accesses are measured by numpy on the first warp with their real vector width: bank passes for shared memory,
+sectors and lines for global memory. Movements are what a mismatch between a loop and a fragment takes. The weights are
+judgement, not fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from tilelang.layout import AnyLayout, Digit, DigitLayout, NotStructured, Table, sectors, wavefronts
+from tilelang.layout.digits import merge
+from tilelang.target.operands import WARP
+
+__all__ = ["INSTR", "MOVES", "REGISTER_SHIFT", "SYNC", "access_cost", "image", "move_cost", "movement", "same_threads"]
+
+INSTR, SYNC, REGISTER_SHIFT = 4, 160, 3
+MOVES = ["", "shuffle", "shared"]  # cheapest first
+_VECTOR_BITS = 128
+
+
+@lru_cache(8192)
+def image(loop: AnyLayout, access: DigitLayout, shape: tuple[int, ...]) -> AnyLayout:
+    """Where a `shape` buffer must live so that the loop finds its elements. Raises NotStructured."""
+    return loop.image(access, shape)
+
+
+@lru_cache(1024)
+def _owners(layout: AnyLayout, threads: int) -> np.ndarray:
+    """Boolean (elements, threads): which threads hold an element, or run an iteration."""
+    thread = layout.arrays["thread"].reshape(-1, layout.replication)
+    out = np.zeros((len(thread), threads), bool)
+    out[np.arange(len(thread))[:, None], thread] = True
+    return out
+
+
+def _elements(loop: AnyLayout, access: DigitLayout, shape: tuple[int, ...]) -> np.ndarray:
+    """The element (flattened) that each iteration touches."""
+    at = access.apply(*np.indices(loop.shape, sparse=True))
+    index = [np.broadcast_to(np.asarray(at[f"d{k}"]), loop.shape) for k in range(len(shape))]
+    return np.ravel_multi_index(tuple(index), shape).reshape(-1)
+
+
+@lru_cache(8192)
+def movement(home: AnyLayout, loop: AnyLayout, access: DigitLayout, write: bool) -> str:
+    """What it takes to serve a use: "" nothing, "shuffle" inside warps, "shared" across them.
+
+    A read needs every runner of an iteration to hold the element; a write needs every holder to run that iteration.
+    """
+    onto = all(d.axis for ds, n in zip(access.digits, access.extents, strict=True) for d in merge(ds, n))
+    if onto or not write:  # else one iteration of several would do for the writer of all copies
+        try:
+            if same_threads(image(loop, access, home.shape), home):
+                return ""
+        except NotStructured:
+            pass
+    top = 1 + max(int(x.arrays["thread"].max()) for x in (home, loop))
+    top = -(-top // WARP) * WARP
+    runs, holds = _owners(loop, top), _owners(home, top)[_elements(loop, access, home.shape)]
+    have, want = (runs, holds) if write else (holds, runs)
+    if not np.any(want & ~have):
+        return ""
+    have, want = (x.reshape(len(x), -1, WARP).any(2) for x in (have, want))
+    return "shared" if np.any(want & ~have) else "shuffle"
+
+
+@lru_cache(8192)
+def same_threads(a: AnyLayout, b: AnyLayout) -> bool:
+    """Equal owners by canonical form, register numbering ignored."""
+    if isinstance(a, Table) or isinstance(b, Table):
+        return False
+    return _bare(a) == _bare(b)
+
+
+@lru_cache(4096)
+def _bare(x: DigitLayout) -> DigitLayout:
+    rows = tuple(tuple(d if d.axis == "thread" else Digit(d.extent) for d in ds) for ds in x.digits)
+    off = tuple((k, v) for k, v in x.offset if k == "thread")
+    return DigitLayout(x.shape, rows, x.axes, x.replicas, off, None, x.groups).canonical
+
+
+def move_cost(kind: str, regs: int, warps: int) -> int:
+    """Cost of moving `regs` registers a thread."""
+    return {"": 0, "shuffle": 2 * regs * warps * INSTR, "shared": 4 * regs * warps * INSTR + SYNC}[kind]
+
+
+@lru_cache(16384)
+def access_cost(loop: AnyLayout, home: AnyLayout, access: DigitLayout, bits: int, warps: int, shared: bool) -> int:
+    """Instructions plus memory passes of the loop's accesses, sampled on its first warp."""
+    try:
+        at = home.compose(access)
+    except NotStructured:
+        return 64 * loop.span("reg") * warps * INSTR
+    width = max(math.gcd(loop.vector_width("reg", k), at.vector_width("addr", k)) for k in range(len(loop.shape)))
+    width = min(width & -width, max(1, _VECTOR_BITS // bits))
+    lo = dict(getattr(loop, "offset", ())).get("thread", 0)
+    thread, reg = np.arange(lo, lo + WARP), np.arange(0, loop.span("reg"), width)[:, None]
+    idx, valid = loop.locate(thread=thread, reg=reg)
+    addr = np.where(valid, at.apply(*idx)["addr"] * bits // 8, -1)
+    live = int(np.any(valid, axis=-1).sum())
+    size = max(1, width * bits // 8)
+    if shared:
+        passes = wavefronts(addr, size) * INSTR
+    else:  # sectors cost bandwidth, 128-byte lines cost L1 lookups
+        passes = sectors(addr, size) + 2 * sectors(addr, size, 128)
+    return warps * (live * INSTR + int(passes.sum()))

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a kernel (level 1, gemms and copies planned) into the op model.
+
+Statements are numbered in program order, parents first; a T.Parallel nest is one statement. `numbered` gives the same
+numbers to whoever writes the answer back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.analysis.copies import bits_of
+from tilelang.analysis.gemms import GemmShape, gemm_shape
+from tilelang.analysis.index_values import branch_ranges
+from tilelang.analysis.layouts.access import Scope, fragment_map, memory_map
+from tilelang.analysis.layouts.errors import (
+    AnnotatedLayoutUnfit,
+    ParallelExtentNotConstant,
+    RegisterTileShapeNotConstant,
+)
+from tilelang.analysis.layouts.program import (
+    Access,
+    Everywhere,
+    Gemm,
+    MatrixStore,
+    Op,
+    Parallel,
+    Program,
+    RawUse,
+    Reduce,
+    Tile,
+    Transfer,
+    View,
+)
+from tilelang.ir.attrs import FRAGMENT, GLOBAL, LOOP_LAYOUT, PARALLEL, SHARED_SCOPES
+from tilelang.ir.stmts import Kernel, as_list, bodies, const_int, walk_list
+from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.walk import collect, is_buffer
+from tilelang.layout import FRAGMENT as FRAGMENT_AXES
+from tilelang.layout import AnyLayout, is_injective, loads
+
+__all__ = ["extract", "is_nest", "nest_of", "numbered", "place_of"]
+
+_SYMBOLIC_EXTENT = 4096  # stands for a symbolic dimension of a tensor when accesses are priced
+
+
+def is_nest(stmt: Any) -> bool:
+    """The outermost loop of a T.Parallel nest."""
+    return isinstance(stmt, tirx.For) and stmt.kind == tirx.ForKind.PARALLEL
+
+
+def nest_of(stmt: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The loops (Var, extent) of a T.Parallel nest and its body."""
+    count = int(stmt.annotations.get(PARALLEL, 1))
+    loops = []
+    for _ in range(count):
+        loops.append((stmt.loop_var, stmt.extent))
+        stmt = stmt.body
+    return loops, stmt
+
+
+def numbered(stmts: Sequence[Any]) -> Iterator[Any]:
+    """Every statement in the order of its number; nests are not entered."""
+    for stmt in stmts:
+        yield stmt
+        if not is_nest(stmt):
+            for body in bodies(stmt):
+                yield from numbered(body)
+
+
+def place_of(span: Any) -> str:
+    """A short text for a span."""
+    return f"line {span.line}" if span is not None else ""
+
+
+def extract(kernel: Kernel) -> Program:
+    """The op model of a kernel.
+
+    Raises:
+        ParallelExtentNotConstant, RegisterTileShapeNotConstant, AnnotatedLayoutUnfit: see the classes.
+    """
+    reader = _Reader(kernel, Program(kernel.threads))
+    reader.declare()
+    reader.visit(kernel.body, (0, kernel.threads), Scope())
+    return reader.program
+
+
+@dataclass
+class _Reader:
+    kernel: Kernel
+    program: Program
+    key: int = -1
+
+    # -- declarations
+
+    def declare(self) -> None:
+        """Tiles and the layouts pinned by annotate_layout, wherever in the kernel it stands."""
+        pins: dict[str, tuple[AnyLayout, Any]] = {}
+        for stmt in walk_list(self.kernel.body):
+            if isinstance(stmt, tirx.AllocBuffer | tirx.DeclBuffer):
+                self.tile(stmt.buffer, stmt.span)
+            op = TileOp.from_stmt(stmt)
+            if op is not None and op.name == "annotate_layout":
+                pins[op["buffer"].source.name] = (loads(op.attrs["layout"]), stmt.span)
+        for name, (layout, span) in pins.items():
+            tile = self.program.tiles.get(name)
+            if tile is None:
+                continue
+            _check_pin(tile, layout, self.kernel.threads, span)
+            place = self.place(span)
+            self.program.tiles[name] = replace(tile, pinned=layout, place=place)
+
+    def tile(self, buffer: Any, span: Any = None) -> Tile | None:
+        """The tile of a buffer; None for scopes without a layout."""
+        found = self.program.tiles.get(buffer.name)
+        if found is not None:
+            return found
+        scope = buffer.ty.storage_scope
+        if scope == GLOBAL:
+            dims = [const_int(s) for s in buffer.ty.shape]
+            return Tile(
+                buffer.name, tuple(_SYMBOLIC_EXTENT if d is None else d for d in dims), bits_of(buffer), "global"
+            )
+        if scope != FRAGMENT and scope not in SHARED_SCOPES:
+            return None
+        dims = [const_int(s) for s in buffer.ty.shape]
+        if any(d is None for d in dims):
+            raise RegisterTileShapeNotConstant(span=span, name=buffer.name, shape=tuple(buffer.ty.shape))
+        kind = "fragment" if scope == FRAGMENT else "shared"
+        shape = tuple(d for d in dims if d is not None)
+        self.program.tiles[buffer.name] = Tile(buffer.name, shape, bits_of(buffer), kind, self.place(span))
+        return self.program.tiles[buffer.name]
+
+    def place(self, span: Any) -> str:
+        text = place_of(span)
+        if span is not None:
+            self.program.spans.setdefault(text, span)
+        return text
+
+    def add(self, op: Op) -> None:
+        self.program.ops.append(op)
+
+    # -- statements
+
+    def visit(self, stmts: Sequence[Any], threads: tuple[int, int], scope: Scope) -> None:
+        for stmt in stmts:
+            self.key += 1
+            self.program.sites[self.key] = stmt
+            op = TileOp.from_stmt(stmt)
+            if op is not None:
+                self.tile_op(op, threads)
+                continue
+            if is_nest(stmt):
+                self.nest(stmt, threads, scope)
+                continue
+            self.scalar(stmt, threads, scope)
+            if isinstance(stmt, tirx.Bind) and not is_buffer(stmt.var):
+                scope = scope.with_bind(stmt.var, stmt.value)
+            inner = bodies(stmt)
+            if not inner:
+                continue
+            below = scope.with_loop(stmt) if isinstance(stmt, tirx.For) else scope
+            split = isinstance(stmt, tirx.IfThenElse)
+            ranges = branch_ranges(stmt.condition, self.kernel, threads) if split else (threads,) * len(inner)
+            for body, part in zip(inner, ranges, strict=True):
+                self.visit(body, part, below)
+
+    def tile_op(self, op: TileOp, threads: tuple[int, int]) -> None:
+        tiles = {n: self.tile(r.source, op.span) for n, r in op.operands.items() if isinstance(r, ir.TensorRegion)}
+        head = (self.key, self.place(op.span), threads)
+
+        def tile(name: str) -> Tile:
+            found = tiles[name]
+            assert found is not None, f"{op.name}: {name} is in a scope without layouts"
+            return found
+
+        match op.name, op.attrs.get("via", ""):
+            case "copy", "tma_load":
+                self.add(Transfer(*head, tile("dst")))
+            case "copy", "tma_store":
+                self.add(Transfer(*head, tile("src")))
+            case "copy", "stmatrix":
+                self.add(MatrixStore(*head, tile("src"), tile("dst")))
+            case "reduce", _:
+                src = tile("src")
+                self.add(Reduce(*head, src, tile("dst"), op.attrs["dim"] % len(src.shape)))
+            case "cumulate", _:
+                for t in {tile("src"), tile("dst")}:
+                    self.add(RawUse(*head, t))
+            case "gemm", _:
+                shape = gemm_shape(op)
+                assert isinstance(shape, GemmShape), shape
+                split = (op.attrs["warps_m"], op.attrs["warps_n"])
+                trans = (op.attrs["trans_a"], op.attrs["trans_b"])
+                mnk = (shape.m, shape.n, shape.k)
+                self.add(Gemm(*head, tile("a"), tile("b"), tile("c"), mnk, op.attrs["inst"], split, *trans))
+
+    def scalar(self, stmt: Any, threads: tuple[int, int], scope: Scope) -> None:
+        """A statement that every thread of the range runs, without its bodies."""
+        if isinstance(stmt, tirx.DeclBuffer):
+            self.view(stmt)
+            return
+        heads = _own_expressions(stmt)
+        stores = [stmt] if isinstance(stmt, tirx.BufferStore) else []
+        accesses = self.accesses(heads, stores, [], scope, fragments_only=True)
+        if accesses:
+            self.add(Everywhere(self.key, self.place(stmt.span), threads, tuple(accesses)))
+        self.raw(heads, stmt.span, threads)
+
+    def view(self, stmt: Any) -> None:
+        base = next((v for v in collect(stmt.data, ir.Var) if is_buffer(v)), None)
+        dst = self.tile(stmt.buffer, stmt.span)
+        src = self.tile(base, stmt.span) if base is not None else None
+        if src is None or dst is None:
+            return
+        head = (self.key, self.place(stmt.span), (0, self.program.threads))
+        if src.bits == dst.bits and math.prod(src.shape) == math.prod(dst.shape):
+            self.add(View(*head, src, dst))
+        elif src.scope == "shared":
+            self.add(RawUse(*head, src))
+            self.add(RawUse(*head, dst))
+        else:
+            raise AnnotatedLayoutUnfit(
+                span=stmt.span, name=dst.name, what=f"it views {src.name} with another element width"
+            )
+
+    def raw(self, expressions: Sequence[Any], span: Any, threads: tuple[int, int]) -> None:
+        """Shared tiles whose address escapes."""
+        for e in expressions:
+            for call in collect(e, ir.Call):
+                if not str(getattr(call.op, "name", "")).endswith(("address_of", "access_ptr", "buffer_data")):
+                    continue
+                for buffer in (v for v in collect(call, ir.Var) if is_buffer(v)):
+                    tile = self.tile(buffer, span)
+                    if tile is not None and tile.scope == "shared":
+                        self.add(RawUse(self.key, self.place(span), threads, tile))
+
+    # -- nests
+
+    def nest(self, stmt: Any, threads: tuple[int, int], scope: Scope) -> None:
+        loops, body = nest_of(stmt)
+        extents = [const_int(n) for _, n in loops]
+        for n, (_, given) in zip(extents, loops, strict=True):
+            if n is None:
+                raise ParallelExtentNotConstant(span=stmt.span, extent=given)
+        nest = [(v, n) for (v, _), n in zip(loops, extents, strict=True) if n is not None]
+        walker = _Body(self, nest, self.place(stmt.span))
+        walker.visit(as_list(body), scope, conditional=False)
+        self.raw(walker.expressions, stmt.span, threads)
+        pinned = stmt.annotations.get(LOOP_LAYOUT)
+        accesses = tuple(dict.fromkeys(walker.accesses))
+        self.add(
+            Parallel(
+                self.key,
+                self.place(stmt.span),
+                threads,
+                tuple(n for _, n in nest),
+                accesses,
+                walker.once,
+                loads(str(pinned)) if pinned else None,
+            )
+        )
+
+    def accesses(
+        self,
+        expressions: Sequence[Any],
+        stores: Sequence[Any],
+        nest: list[tuple[Any, int]],
+        scope: Scope,
+        fragments_only: bool = False,
+        conditional: bool = False,
+    ) -> list[Access]:
+        """The accesses of some expressions and stores."""
+        seen = [(load.source, load.indices, False) for e in expressions for load in collect(e, ir.TensorLoad)]
+        seen += [(s.buffer, s.indices, True) for s in stores]
+        out = []
+        for buffer, indices, write in seen:
+            tile = self.tile(buffer)
+            if tile is None or (fragments_only and tile.scope != "fragment"):
+                continue
+            if tile.scope == "fragment":
+                found, inner = fragment_map(list(indices), tile.shape, nest, scope)
+                out.append(Access(tile, found, write, inner, write and not conditional and _covers(found, inner, tile)))
+            else:
+                out.append(Access(tile, memory_map(list(indices), nest, scope), write))
+        return out
+
+
+@dataclass
+class _Body:
+    """Collects what the body of a nest touches."""
+
+    reader: _Reader
+    nest: list[tuple[Any, int]]
+    place: str
+    once: bool = False
+
+    def __post_init__(self) -> None:
+        self.accesses: list[Access] = []
+        self.expressions: list[Any] = []
+
+    def visit(self, stmts: Sequence[Any], scope: Scope, conditional: bool) -> None:
+        for stmt in stmts:
+            heads = _own_expressions(stmt)
+            stores = [stmt] if isinstance(stmt, tirx.BufferStore) else []
+            self.expressions += heads
+            self.accesses += self.reader.accesses(heads, stores, self.nest, scope, conditional=conditional)
+            self.once |= _writes_memory(stmt)
+            if isinstance(stmt, tirx.Bind) and not is_buffer(stmt.var):
+                scope = scope.with_bind(stmt.var, stmt.value)
+            below = scope.with_loop(stmt) if isinstance(stmt, tirx.For) else scope
+            branching = conditional or isinstance(stmt, tirx.IfThenElse | tirx.While)
+            for body in bodies(stmt):
+                self.visit(body, below, branching)
+
+
+def _writes_memory(stmt: Any) -> bool:
+    if isinstance(stmt, tirx.BufferStore):
+        scope = stmt.buffer.ty.storage_scope
+        return scope == GLOBAL or scope.startswith("shared")
+    return isinstance(stmt, tirx.Evaluate) and isinstance(stmt.value, ir.Call)
+
+
+def _own_expressions(stmt: Any) -> list[Any]:
+    """The expressions of a statement, without those of the statements inside it."""
+    match stmt:
+        case tirx.BufferStore():
+            return [stmt.value, *stmt.indices]
+        case tirx.Evaluate() | tirx.Bind():
+            return [stmt.value]
+        case tirx.IfThenElse() | tirx.While():
+            return [stmt.condition]
+        case tirx.For():
+            return [stmt.min, stmt.extent]
+        case tirx.AssertStmt():
+            return [stmt.condition]
+        case tirx.AttrStmt():
+            return [stmt.value] if not isinstance(stmt.value, str | int) else []
+        case _:
+            return []
+
+
+def _covers(found: Any, inner: tuple[int, ...], tile: Tile) -> bool:
+    """An unconditional store through this map writes every element."""
+    if found is None:
+        return False
+    used = all(d.axis for ds, n in zip(found.digits, found.extents, strict=True) for d in ds if n > 1)
+    return used and math.prod(found.shape) == math.prod(tile.shape) and is_injective(found)
+
+
+def _check_pin(tile: Tile, layout: AnyLayout, threads: int, span: Any) -> None:
+    want = "Fragment" if tile.scope == "fragment" else "Layout"
+    what = ""
+    if (layout.axes == FRAGMENT_AXES) != (tile.scope == "fragment"):
+        what = f"{tile.scope} memory takes a {want}"
+    elif layout.shape != tile.shape:
+        what = f"it is for shape {layout.shape}, the buffer has {tile.shape}"
+    elif tile.scope == "fragment" and int(layout.arrays["thread"].max()) >= threads:
+        what = f"it uses thread {int(layout.arrays['thread'].max())} of {threads}"
+    elif not is_injective(layout):
+        what = "two elements share a place"
+    if what:
+        raise AnnotatedLayoutUnfit(span=span, name=tile.name, what=what)
