@@ -199,3 +199,61 @@ class Threads:
         partner = np.arange(self.n) ^ m
         ok = (partner < self.n) & (partner // 32 == np.arange(self.n) // 32)
         return np.where(ok, x[np.where(ok, partner, 0)], x)
+
+    def _pointer(self, pointer: Any) -> tuple[Any, np.ndarray]:
+        """(buffer, element index of every thread) of address_of(buffer[i])."""
+        load = pointer.args[0]
+        index = np.broadcast_to(self.ev(load.indices[0]), self.n)
+        self._check(load.source, [index])
+        return load.source, index
+
+    def _elements(self, pointer: Any, count: int) -> np.ndarray:
+        """`count` elements of a local array from a pointer on, [count, thread]."""
+        buffer, index = self._pointer(pointer)
+        return self.locals[buffer][index + np.arange(count)[:, None], np.arange(self.n)]
+
+    def _op_uniform(self, value: Any) -> np.ndarray:
+        x = np.broadcast_to(self.ev(value), self.n)
+        assert all(len(set(x[k : k + 32])) == 1 for k in range(0, self.n, 32))
+        return x
+
+    def _ldmatrix(self, count: int, trans: Any, dst: Any, src: Any) -> None:
+        buffer, first = self._pointer(dst)
+        shared, address = self._pointer(src)
+        per = 4 // self.locals[buffer].itemsize
+        width = 16 // self.memory[shared].itemsize
+        assert np.all(address % width == 0), "a matrix row is not aligned to 16 bytes"
+        lane, warp = np.arange(self.n) % 32, np.arange(self.n) // 32 * 32
+        for q in range(count):
+            for e in range(per):
+                if int(trans):
+                    row, col = lane % 4 * 2 + e, lane // 4
+                else:
+                    row, col = lane // 4, lane % 4 * per + e
+                at = address[warp + 8 * q + row] + col
+                self.locals[buffer][first + q * per + e, np.arange(self.n)] = self.memory[shared][at]
+
+    def _op_ldmatrix_x4(self, *args: Any) -> None:
+        self._ldmatrix(4, *args)
+
+    def _op_ldmatrix_x2(self, *args: Any) -> None:
+        self._ldmatrix(2, *args)
+
+    def _op_mma(self, _shape: Any, _a: Any, _b: Any, _acc: Any, d: Any, a: Any, b: Any) -> None:
+        from tilelang.layout import operands as hw
+
+        buffers = [self._pointer(x)[0] for x in (d, a, b)]
+        bits = 8 * self.locals[buffers[1]].itemsize
+        atoms = (hw.accumulator_atom(), hw.a_atom(bits), hw.b_atom(bits))
+        tiles = []
+        for pointer, atom in zip((d, a, b), atoms, strict=True):
+            values = self._elements(pointer, atom.span("reg"))
+            at, reg = atom.arrays["thread"][..., 0], atom.arrays["reg"][..., 0]
+            tiles.append(np.stack([values[reg, at + k] for k in range(0, self.n, 32)]))
+        wide = np.int64 if self.locals[buffers[0]].dtype.kind == "i" else np.float64
+        out = tiles[0] + tiles[1].astype(wide) @ tiles[2].astype(wide)
+        buffer, index = self._pointer(d)
+        atom = atoms[0]
+        at, reg = atom.arrays["thread"][..., 0], atom.arrays["reg"][..., 0]
+        for k in range(0, self.n, 32):
+            self.locals[buffer][index[at + k] + reg, at + k] = out[k // 32]

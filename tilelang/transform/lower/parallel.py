@@ -80,6 +80,7 @@ class _Emitter:
     def __init__(self, ctx: LowerContext, slots: Slots, variables: list[Any], body: Stmt, plan: Plan) -> None:
         self.ctx, self.slots, self.variables, self.body, self.plan = ctx, slots, variables, body, plan
         self.group = tirx.Var("r", "int32")
+        self.unroll: set[Any] = set()  # loop variables of the body that index registers
 
     def emit(self) -> Stmt:
         groups = self.slots.count // self.plan.width
@@ -118,7 +119,9 @@ class _Emitter:
             places = dict(base)
             if self.plan.varying is not None and const_int(lane) != 0:
                 places[self.plan.varying] = base[self.plan.varying] + lane
-            return Translator(ctx, self._registers(only, lane), places, owner)
+            translator = Translator(ctx, self._registers(only, lane), places, owner)
+            translator.unroll = self.unroll
+            return translator
 
         body = guarded(conditions, self.plan.emit(at_lane))
         used = vars_in(body)
@@ -129,7 +132,8 @@ class _Emitter:
 
         def registers(buffer: Any, indices: Sequence[Expr], ranges: dict[Any, int]) -> Expr:
             layout = self.ctx.layout(buffer)
-            used = {v: n for v, n in ranges.items() if any(_uses(x, v) for x in indices)}
+            used = {v: n for v, n in ranges.items() if any(mentions(x, {v}) for x in indices)}
+            self.unroll.update(used)
             slots = self.slots
             if only is not None and slots.count > self.plan.width:
                 low = only * self.plan.width
@@ -167,7 +171,3 @@ class _Emitter:
         if low + span < self.slots.threads:
             out.append(self.ctx.thread < low + span)
         return out
-
-
-def _uses(expr: Expr, var: Any) -> bool:
-    return mentions(expr, {var})
