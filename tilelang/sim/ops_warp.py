@@ -296,3 +296,8 @@ def _dot4(name: str, small: Any, wide: Any) -> None:
 
 _dot4("dp4a", np.int8, np.int32)
 _dot4("dp4a_u", np.uint8, np.uint32)
+
+
+@meaning("trap")
+def trap(G: Gang, m: np.ndarray, site: int) -> None:
+    G.cta.trap("trap", "the kernel aborts", site)
