@@ -10,6 +10,7 @@ from tvm import tirx
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import DType, as_dtype
 from tilelang.tir_builder.macro import Macro
 from tilelang.tir_builder.prim_func import caller_locals, trace_prim_func
@@ -24,8 +25,10 @@ __all__ = [
     "SharedBuffer",
     "StridedTensor",
     "Tensor",
+    "const",
     "dyn",
     "dynamic",
+    "empty",
     "macro",
     "prim_func",
     "ptr",
@@ -109,6 +112,31 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
 
 
 symbolic = dynamic
+
+
+def const(names: str) -> Any:
+    """Eager style: sizes taken from the tensors of the call, compile-time constants of the kernel.
+
+    `M, N = T.const("M, N")`; each must be a dimension or a stride of some tensor by itself, or be passed by name.
+    """
+    state = Builder.current("const").eager
+    if state is None:
+        raise errors.EagerOnly(name="const")
+    found = tuple(state.constants.get(n) for n in names.replace(",", " ").split())
+    return found[0] if len(found) == 1 else found
+
+
+def empty(*shape: Any, dtype: Any = "float32") -> Any:
+    """An output tensor, allocated at each call: `C = T.empty((M, N), "float16")`; return it from the function."""
+    builder = Builder.current("empty")
+    if len(shape) == 2 and isinstance(shape[0], tuple | list):
+        shape, dtype = shape[0], shape[1]
+    elif len(shape) == 1 and isinstance(shape[0], tuple | list):
+        shape = shape[0]
+    spec = TensorSpec(as_shape(shape), as_dtype(dtype))
+    output = spec.buffer(builder.unique(builder.hint("out")))
+    builder.outputs.append(output)
+    return output
 
 
 class _Dyn:

@@ -9,6 +9,7 @@ __all__ = [
     "BadChoice",
     "BadPositive",
     "DuplicateInit",
+    "EagerOnly",
     "GemmDtype",
     "GemmOperandRank",
     "GemmOperandScope",
@@ -160,3 +161,11 @@ class DuplicateInit(UserError, TypeError):
     code = "TL1017"
     message = "T.alloc_var got two initial values"
     help = "write T.alloc_var(dtype, init)"
+
+
+class EagerOnly(UserError, RuntimeError):
+    """A name of the eager style in a prim_func."""
+
+    code = "TL1018"
+    message = "T.{name} belongs to eager @tilelang.jit functions"
+    help = "in a T.prim_func use Python values of the factory around it, or T.dynamic"

@@ -60,6 +60,8 @@ class Kernel:
         builder = self.builder
         if builder.launch is not None or builder.on_device:
             raise errors.KernelNested()
+        if builder.eager is not None:
+            builder.eager.at_launch()
         self.span = builder.span
         names = [n if isinstance(n, str) else None for n in self.target_names]
         names += [None] * (len(self.grid) - len(names))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import tvm
+import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.ir import attrs
@@ -62,7 +62,8 @@ class Builder:
         self.func_attrs: dict[str, Any] = {}
         self.fresh: list[Any] = []  # variables made by the statement being traced
         self.outputs: list[Any] = []  # T.empty tensors
-        self.analyzer = tvm.sym.Analyzer()
+        self.eager: Any = None  # EagerState of an eager trace
+        self.parallel_vars: list[ir.Var] = []  # of the open T.Parallel nest, and bindings that depend on them
 
     # -- the current builder ----------------------------------------------------------------------------------------
 
@@ -127,7 +128,9 @@ class Builder:
         frame.stmts.append(stmt)
 
     def tile_op(self, name: str, operands: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
-        """Emit a tile op."""
+        """Emit a tile op. Raises TileOpInParallel inside a T.Parallel nest."""
+        if self.inside("parallel") is not None:
+            raise errors.TileOpInParallel(op=name)
         self.emit(make_tile_op(name, operands, options, self.span))
 
     def store(self, buffer: ir.Var, value: ir.Expr, indices: list[Any]) -> None:
@@ -137,8 +140,25 @@ class Builder:
     def bind(self, value: ir.Expr, name: str) -> ir.Var:
         """Bind an expression to a new variable, which is returned."""
         var = tirx.Var(self.unique(name), value.ty)
+        if self.parallel_vars and self.depends_on_parallel(value):
+            self.parallel_vars.append(var)
         self.emit(tirx.Bind(var, value, span=self.span))
         return var
+
+    def depends_on_parallel(self, value: Any) -> bool:
+        """Does an expression differ between the iterations of the open T.Parallel nest."""
+        if not isinstance(value, ir.Expr):
+            return False
+        found: list[ir.Var] = []
+        tvm_ffi.structural_walk(value, (ir.Var, found.append), order="pre")
+        return any(v.same_as(p) for v in found for p in self.parallel_vars)
+
+    def check_index(self, buffer: ir.Var, indices: list[Any]) -> None:
+        """A per-thread array must not be indexed by a T.Parallel variable: which thread runs which iteration is free."""
+        if self.parallel_vars and buffer.ty.storage_scope == attrs.LOCAL:
+            for index in indices:
+                if self.depends_on_parallel(index):
+                    raise errors.LocalIndexedByParallel(name=buffer.name, index=index)
 
     def alloc(self, name: str, shape: tuple[Any, ...], dtype: str, scope: str) -> ir.Var:
         """Allocate a buffer in the innermost frame."""

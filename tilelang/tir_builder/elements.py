@@ -49,10 +49,13 @@ def is_variable(value: Any) -> bool:
     return isinstance(value, ir.TensorLoad) and value.source.ty.storage_scope == attrs.VAR
 
 
-def read_element(owner: Any, index: Any) -> Any:
+def read_element(builder: Builder, owner: Any, index: Any) -> Any:
     """`owner[index]`."""
     if is_buffer(owner):
-        return index_buffer(owner, index)
+        element = index_buffer(owner, index)
+        if isinstance(element, ir.TensorLoad):
+            builder.check_index(owner, list(element.indices))
+        return element
     if is_variable(owner) and python_value(index) == 0:
         return owner
     if isinstance(owner, ir.Expr):
@@ -82,6 +85,7 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
     if isinstance(target, ir.TensorLoad):
         if is_buffer(value) or isinstance(value, ir.TensorRegion) or not _is_number(value):
             raise errors.StoreOfWrongKind(what=describe(value), name=owner.name)
+        builder.check_index(owner, list(target.indices))
         builder.store(owner, as_expr(value, dtype), list(target.indices))
     elif is_tile(value) and not isinstance(value, ir.TensorLoad):
         src, dst = pair_regions(value, target)

@@ -7,6 +7,14 @@ from tilelang.support.diagnostics import Note
 from tilelang.support.errors import UserError
 
 __all__ = [
+    "TileOpInParallel",
+    "PipelinedInParallel",
+    "NotAParameter",
+    "NestedParallel",
+    "LocalIndexedByParallel",
+    "ConstUnknown",
+    "ConstConflict",
+    "CompileTimeMissing",
     "AmbiguousDivision",
     "AssignedInBranch",
     "AttributeStore",
@@ -360,3 +368,67 @@ class BadShape(UserError, TypeError):
     code = "TL2039"
     message = "{value!r} is not an extent of a {what}"
     help = "extents are non-negative integers, or integer expressions and symbols"
+
+
+class NestedParallel(UserError, ValueError):
+    """T.Parallel inside T.Parallel."""
+
+    code = "TL2040"
+    message = "T.Parallel inside T.Parallel: the iterations of the outer one are spread over the threads already"
+    help = "write one nest, `for i, j in T.Parallel(M, N):`, or make the inner loop T.serial"
+
+
+class PipelinedInParallel(UserError, ValueError):
+    """T.Pipelined inside T.Parallel."""
+
+    code = "TL2041"
+    message = "T.Pipelined inside T.Parallel: an iteration belongs to one thread, a pipeline to the whole block"
+    help = "move the T.Pipelined loop outside, or make it T.serial"
+
+
+class TileOpInParallel(UserError, ValueError):
+    """A tile op inside T.Parallel."""
+
+    code = "TL2042"
+    message = "tile op `{op}` inside T.Parallel: an iteration belongs to one thread, a tile op to the whole block"
+    help = "move it out of the T.Parallel loop, or write the elements one by one"
+
+
+class LocalIndexedByParallel(UserError, ValueError):
+    """A per-thread array indexed by a T.Parallel variable."""
+
+    code = "TL2043"
+    message = "per-thread array {name} is indexed by `{index}`, which depends on a T.Parallel variable"
+    help = "use T.alloc_fragment, whose elements are spread over the threads like the iterations"
+
+
+class ConstUnknown(UserError, RuntimeError):
+    """A T.const whose value nothing gives."""
+
+    code = "TL2044"
+    message = "the value of T.const {name} is not known: it is not itself a dimension or a stride of a tensor"
+    help = "use it directly in a shape, T.Tensor(({name}, ...), dtype), or pass {name}=... by name"
+
+
+class ConstConflict(UserError, ValueError):
+    """Two tensors disagree on a T.const."""
+
+    code = "TL2045"
+    message = "T.const {name} is {first}, but dimension {dim} of {tensor} is {second}"
+    help = "pass tensors whose shapes agree"
+
+
+class NotAParameter(UserError, RuntimeError):
+    """A bare tensor annotation of a name that is no parameter."""
+
+    code = "TL2046"
+    message = "{name} is annotated as a tensor, but it is not a parameter of the function"
+    help = "add {name} to the parameters, or allocate it: T.alloc_shared, T.alloc_fragment, T.empty"
+
+
+class CompileTimeMissing(UserError, TypeError):
+    """A compile-time argument without a value."""
+
+    code = "TL2047"
+    message = "compile-time parameter {name} has no value"
+    help = "pass {name}=..., or annotate it as a tensor"

@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder, Frame
 from tilelang.tir_builder.dtypes import dtype_of
 from tilelang.tir_builder.values import as_expr, simplify, static_int
@@ -49,6 +50,9 @@ class OpenLoop:
     """A device loop nest whose body is being traced."""
 
     def __init__(self, builder: Builder, spec: LoopSpec, names: tuple[str, ...]) -> None:
+        if spec.kind in ("parallel", "pipelined") and builder.inside("parallel") is not None:
+            kind = errors.NestedParallel if spec.kind == "parallel" else errors.PipelinedInParallel
+            raise kind()
         self.builder = builder
         self.spec = spec
         self.span = builder.span
@@ -67,6 +71,8 @@ class OpenLoop:
             if step != 1:
                 shifted.append((len(values), axis, var, name))
             values.append(var)
+        if spec.kind == "parallel":
+            builder.parallel_vars = [var for var, _, _ in self.loops]
         self.frame: Frame = builder.push(spec.kind)
         for at, axis, var, name in shifted:
             values[at] = builder.bind(as_expr(axis.start) + var * axis.step, name)
@@ -75,6 +81,8 @@ class OpenLoop:
     def close(self) -> None:
         """Emit the nest."""
         body = self.builder.pop(self.frame)
+        if self.spec.kind == "parallel":
+            self.builder.parallel_vars = []
         for depth in range(len(self.loops) - 1, -1, -1):
             var, start, extent = self.loops[depth]
             notes = dict(self.spec.annotations) if depth == 0 else None

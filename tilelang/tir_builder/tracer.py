@@ -51,7 +51,7 @@ class Scope:
         """A block that bound `name` closes; `before` is what the name was outside."""
         now = self.entries[name]
         self.entries[name] = Entry(
-            None, before.frame if before else None, now.place, set(), "stale" if before and not before.dead else "gone"
+            None, before.frame if before else None, now.place, set(), "stale" if before and before.dead != "gone" else "gone"
         )
 
 
@@ -64,6 +64,8 @@ class Tracer:
         self.scope = Scope()
         self.base = len(builder.frames)
         self.is_macro = is_macro
+        self.returned: list[Any] = []  # variables among the returned values
+        self._python_loop_base = 0
 
     # -- places and names ------------------------------------------------------------------------------------
 
@@ -187,7 +189,7 @@ class Tracer:
 
     def getitem(self, owner: Any, index: Any) -> Any:
         """`owner[index]`."""
-        return read_element(owner, index)
+        return read_element(self.builder, owner, index)
 
     def setitem(self, owner: Any, index: Any, value: Any) -> None:
         """`owner[index] = value`."""
@@ -196,12 +198,12 @@ class Tracer:
     def update(self, op: str, owner: Any, index: Any, value: Any) -> None:
         """`owner[index] op= value`."""
         if values.is_buffer(owner):
-            old = read_element(owner, index)
+            old = read_element(self.builder, owner, index)
             if not isinstance(old, ir.TensorLoad):
                 raise errors.WholeBufferUpdate(op=f"{op}=", name=str(old))
             store_element(self.builder, owner, list(old.indices), self.arithmetic(op, old, value))
         else:
-            store_element(self.builder, owner, index, self.arithmetic(op, read_element(owner, index), value))
+            store_element(self.builder, owner, index, self.arithmetic(op, read_element(self.builder, owner, index), value))
 
     def augment(self, op: str, old: Any, value: Any) -> Any:
         """The new value of `name op= value`."""
@@ -362,9 +364,6 @@ class Tracer:
         parts = value if isinstance(value, tuple | list) else (value,)
         self.returned = [p for p in parts if any(p is c for c in cells)]
         return value
-
-    returned: list[Any] = []
-    _python_loop_base = 0
 
 
 _BUILTIN_TYPE = type(len)
