@@ -24,10 +24,8 @@ __all__ = [
 
 def get_target_compute_version(target: Any = None) -> str:
     """Compute capability of the target as "9.0": the one it names, else the present device's, else the default's."""
-    arch = resolve_target(target).arch if target is not None else ""
-    match = re.fullmatch(r"sm_(\d+)(\d)[af]?", arch or cuda_arch())
-    assert match is not None
-    return f"{match.group(1)}.{match.group(2)}"
+    arch = (resolve_target(target).arch if target is not None else None) or cuda_arch()
+    return f"{arch.sm // 10}.{arch.sm % 10}"
 
 
 def parse_compute_version(compute_version: str) -> tuple[int, int]:

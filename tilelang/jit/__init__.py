@@ -14,13 +14,12 @@ from tilelang.jit.decorator import JITImpl, jit
 from tilelang.jit.driver import compile, par_compile
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.pass_config import PassConfigKey
-from tilelang.jit.target import ResolvedTarget, resolve_target
+from tilelang.jit.target import resolve_target
 
 __all__ = [
     "JITImpl",
     "JITKernel",
     "PassConfigKey",
-    "ResolvedTarget",
     "compile",
     "jit",
     "par_compile",

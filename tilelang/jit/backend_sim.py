@@ -6,28 +6,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilelang.jit.target import ResolvedTarget
 from tilelang.runtime.arguments import ArgumentChecker
 from tilelang.runtime.signature import Signature
 from tilelang.support.options import CompileOptions
+from tilelang.target.arch import Target
 
 __all__ = ["SimExecutable"]
 
 
 class SimExecutable:
-    """A device program and the simulator that runs it."""
+    """A device program and the simulator that runs it; a fault that it finds is raised as `tilelang.sim.SimError`."""
 
-    def __init__(self, func: Any, signature: Signature, target: ResolvedTarget, options: CompileOptions) -> None:
+    def __init__(self, func: Any, signature: Signature, target: Target, options: CompileOptions) -> None:
+        from tilelang.jit.launch_plan import with_device_facts
         from tilelang.jit.lowering import lower_device
+        from tilelang.sim import SimModule
 
-        self._device = lower_device(func, target, options)
-        self._checker = ArgumentChecker(signature, "cpu")
+        self._device, self.notes = lower_device(func, target, options)
+        self._module = SimModule(self._device)
+        self._checker = ArgumentChecker(with_device_facts(signature, self._device), "cpu")
 
     def __call__(self, *args: Any) -> None:
-        from tilelang.sim import run
-
         self._checker.check(args)
-        run(self._device, *args)
+        self._module(*args)
 
     @property
     def kernel_source(self) -> str:

@@ -15,10 +15,12 @@ from typing import Any
 from tilelang.jit.kernel import Executable, JITKernel
 from tilelang.jit.pass_config import freeze_pass_configs, options_from
 from tilelang.jit.signature import normalize_out_idx, signature_of
-from tilelang.jit.target import ResolvedTarget, resolve_target
+from tilelang.jit.target import resolve_target
+from tilelang.runtime.signature import Signature
 from tilelang.support.env import env
 from tilelang.support.logs import logger
 from tilelang.support.options import CompileOptions
+from tilelang.target.arch import Target
 
 __all__ = ["clear_memory_cache", "compile", "par_compile", "run_parallel"]
 
@@ -85,12 +87,13 @@ def clear_memory_cache() -> None:
 
 
 def _outputs_of(func: Any, out_idx: int | Sequence[int] | None) -> tuple[int, ...]:
-    returned = _declared(func, "tl.out_idx")
-    if returned:
-        if out_idx is not None:
-            raise ValueError("out_idx is given, but the function returns its T.empty tensors; drop out_idx")
-        return tuple(int(i) for i in returned)
-    return normalize_out_idx(out_idx, len(func.params))
+    count = len(func.params)
+    returned = int(_declared(func, "tl.num_outputs") or 0)
+    if not returned:
+        return normalize_out_idx(out_idx, count)
+    if out_idx is not None:
+        raise ValueError("out_idx is given, but the function returns its T.empty tensors; drop out_idx")
+    return tuple(range(count - returned, count))
 
 
 def _declared(func: Any, key: str) -> Any:
@@ -98,19 +101,15 @@ def _declared(func: Any, key: str) -> Any:
     return func.attrs[key] if func.attrs is not None and key in func.attrs else {}
 
 
-def _build(
-    func: Any, outputs: tuple[int, ...], target: ResolvedTarget, options: CompileOptions, verbose: bool
-) -> JITKernel:
-    signature, numbers = signature_of(func, outputs)
+def _build(func: Any, outputs: tuple[int, ...], target: Target, options: CompileOptions, verbose: bool) -> JITKernel:
+    signature, _ = signature_of(func, outputs)
     if verbose or env.print_on_compilation.get():
         logger.info("compile %s for %s", signature.describe(), target)
-    executable = _executable(func, signature, numbers, target, options)
+    executable = _executable(func, signature, target, options)
     return JITKernel(func, signature, target, options, executable)
 
 
-def _executable(
-    func: Any, signature: Any, numbers: dict[Any, int], target: ResolvedTarget, options: CompileOptions
-) -> Executable:
+def _executable(func: Any, signature: Signature, target: Target, options: CompileOptions) -> Executable:
     if target.kind == "cpu":
         from tilelang.jit.backend_cpu import CpuExecutable
 
@@ -121,7 +120,7 @@ def _executable(
         return SimExecutable(func, signature, target, options)
     from tilelang.jit.backend_cuda import CudaExecutable
 
-    return CudaExecutable(func, signature, numbers, target, options)
+    return CudaExecutable.build(func, signature, target, options)
 
 
 def par_compile(

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tilelang.jit.target import ResolvedTarget
+from tilelang.jit.target import device_type
 from tilelang.runtime.allocate import OutputAllocator
 from tilelang.runtime.arguments import count_error
 from tilelang.runtime.signature import KernelParam, Signature
 from tilelang.support.options import CompileOptions
+from tilelang.target.arch import Target
 
 __all__ = ["Executable", "JITKernel"]
 
@@ -51,7 +52,7 @@ class JITKernel:
         self,
         prim_func: Any,
         signature: Signature,
-        target: ResolvedTarget,
+        target: Target,
         options: CompileOptions,
         executable: Executable,
     ) -> None:
@@ -64,7 +65,7 @@ class JITKernel:
         self.ref_latency: float | None = None
         self.config: dict[str, Any] | None = None
         self._input_count = len(signature.inputs)
-        self._allocator = OutputAllocator(signature, target.device_type)
+        self._allocator = OutputAllocator(signature, device_type(target))
 
     @property
     def out_idx(self) -> list[int]:

@@ -62,7 +62,7 @@ class Profiler:
 
     def get_inputs(self, symbols: Mapping[str, int] | None = None, device: Any = None) -> list[Any]:
         """Fresh inputs. Raises `ValueError` where a symbol needs a value."""
-        where = device if device is not None else self.kernel.target.device_type
+        where = device if device is not None else "cuda" if self.kernel.target.kind == "cuda" else "cpu"
         return make_inputs(self.kernel.signature, self.supply_type, where, symbols)
 
     _get_inputs = get_inputs

@@ -29,9 +29,10 @@ class CudaKernel:
         self._native: Any = None
 
     def __call__(self, *args: Any) -> None:
-        if self._native is None:
-            self._prepare()
-        self._native(*args)
+        native_call = self._native
+        if native_call is None:
+            native_call = self.native
+        native_call(*args)
 
     @property
     def native(self) -> Any:

@@ -158,5 +158,5 @@ def _kernel_from_json(data: dict[str, Any]) -> KernelLaunch:
     params = tuple(
         _PARAMS[p["kind"]](**{k: tuple(v) if isinstance(v, list) else v for k, v in p.items()}) for p in data["params"]
     )
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "params"}
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "params"}
     return KernelLaunch(**fields, params=params)

@@ -32,4 +32,4 @@ def target_is_cuda(target: Any) -> bool:
 
 def target_is_hopper(target: Any) -> bool:
     resolved = resolve_target(target)
-    return resolved.kind == "cuda" and resolved.arch.startswith("sm_90")
+    return resolved.kind == "cuda" and resolved.arch is not None and resolved.arch.sm == 90
