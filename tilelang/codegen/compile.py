@@ -148,7 +148,7 @@ def _ptxas_flags(options: CompileOptions) -> list[str]:
 
 
 def _common_flags(options: CompileOptions) -> list[str]:
-    flags = ["-std=c++17"]
+    flags = ["-std=c++17", "-diag-suppress=177,550"]  # variables TVM binds and does not use
     if options.fast_math:
         flags.append("--use_fast_math")
     if options.line_info:
@@ -176,7 +176,8 @@ def _with_nvcc(text: str, arch: Arch, options: CompileOptions) -> tuple[bytes, s
         command = [str(nvcc), "-cubin", "-O3", f"-gencode=arch=compute_{code},code=sm_{code}", *_common_flags(options)]
         command += [f"-Xptxas={f}" for f in _ptxas_flags(options)]
         command += [f"-I{d}" for d in include_dirs()[:1]]
-        done = subprocess.run([*command, "-keep", f"-keep-dir={folder}", "-o", str(cubin), str(source)], capture_output=True, text=True, check=False)
+        command += ["-keep", f"-keep-dir={folder}", "-o", str(cubin), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         log = done.stdout + done.stderr
         if done.returncode != 0:
             raise CompileError(compiler="nvcc", log=log)

@@ -9,7 +9,7 @@ the same path).
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -19,8 +19,16 @@ from tvm.tirx import compilation_pipeline
 
 from tilelang.codegen.device_text import register_device_text
 from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, TensorMapParam, read_launches
-from tilelang.codegen.legalize import check_lowered, lower_shared_addresses, widen_global_indices
+from tilelang.codegen.legalize import (
+    check_lowered,
+    check_resources,
+    launch_facts,
+    lower_shared_addresses,
+    strip_annotations,
+    widen_global_indices,
+)
 from tilelang.codegen.prelude import prelude_for
+from tilelang.ir.attrs import PRELUDE
 from tilelang.support.errors import InternalError
 from tilelang.target.arch import Arch
 
@@ -64,6 +72,10 @@ def tl_passes() -> list[Any]:
 def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     """The CUDA text of a level-4 function and how to launch it. Raises InternalError for what level 4 may not contain."""
     check_lowered(func)
+    check_resources(func, arch)
+    facts = launch_facts(func)
+    user_text = str((func.attrs or {}).get(PRELUDE, ""))
+    func = strip_annotations(func)
     register_device_text()
     target = tvm.target.Target(
         {"kind": "cuda", "arch": arch.name, "max_shared_memory_per_block": arch.smem_bytes_per_block}, host="llvm"
@@ -77,7 +89,15 @@ def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     if not device or len(hosts) != 1:
         raise InternalError(f"{len(device)} kernels and {len(hosts)} host functions", stage=_STAGE)
     launches = read_launches(hosts[0], device)
+    if len(launches) != len(facts):
+        raise InternalError(f"{len(facts)} launches became {len(launches)}", stage=_STAGE)
+    launches = tuple(
+        replace(launch, cluster=f.cluster, cooperative=f.cooperative, programmatic=f.programmatic)
+        for launch, f in zip(launches, facts, strict=True)
+    )
     body = _print(device, launches, target)
+    if user_text:
+        body = f"{user_text}\n{body}"
     return CudaSource(prelude_for(body) + body, launches, arch)
 
 

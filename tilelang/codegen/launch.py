@@ -55,8 +55,8 @@ class KernelLaunch:
     params: tuple[PointerParam | ScalarParam | TensorMapParam, ...]
     grid: tuple[Any, Any, Any]
     block: tuple[Any, Any, Any]
-    cluster: tuple[Any, Any, Any]
     smem_bytes: Any
+    cluster: tuple[int, int, int] = (1, 1, 1)
     cooperative: bool = False
     programmatic: bool = False  # may start before the previous grid ends
 
@@ -104,7 +104,7 @@ def _launch(call: Any, device: dict[str, Any], binds: Any, views: Any, maps: Any
         else:
             params.append(ScalarParam(var.name, str(var.ty.dtype), substitute(arg, binds)))
     values = iter(extents)
-    by_tag = {t: substitute(next(values), binds) for t in tags if not t.startswith("tirx.use_p") and t != "tirx.use_cooperative_launch"}
+    by_tag = {tag: substitute(next(values), binds) for tag in tags}
     one = tirx.IntImm("int32", 1)
 
     def axes(prefix: str) -> tuple[Any, Any, Any]:
@@ -115,6 +115,5 @@ def _launch(call: Any, device: dict[str, Any], binds: Any, views: Any, maps: Any
         tuple(params),
         axes("blockIdx"),
         axes("threadIdx"),
-        axes("clusterCtaIdx"),
         by_tag.get("tirx.use_dyn_shared_memory", tirx.IntImm("int32", 0)),
     )

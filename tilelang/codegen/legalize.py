@@ -4,22 +4,35 @@
 * `widen_global_indices`: indices of global buffers that may hold 2^31 elements or more become int64.
 * `lower_shared_addresses`: `address_of(view[i])` of shared memory becomes `smem_base + bytes`, after FlattenBuffer (which
   folds the view's offset into i). One opaque base keeps all addresses 32-bit and out of the per-block code.
-* `check_scopes`: TVM prints a buffer of unknown scope as a local array, silently; here it is an error.
+* `check_lowered`: TVM prints a buffer of unknown scope as a local array, silently; here it is an error.
+* `launch_facts`, `strip_annotations`: our attributes are read, then dropped.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import DEVICE_OP_PREFIX, GLOBAL, LOCAL, SHARED, SHARED_DYN, TILE_OP_PREFIX, VAR
+from tilelang.codegen.errors import OpNeedsArch, SharedMemoryExceeded, TooManyThreads
+from tilelang.ir.attrs import CLUSTER_DIMS, DEVICE_OP_PREFIX, GLOBAL, LOCAL, SHARED, SHARED_DYN, TILE_OP_PREFIX, VAR
 from tilelang.ir.device_ops import DEVICE_OPS, DeviceOp, Kind, device_op
+from tilelang.ir.stmts import as_stmt, const_int, dtype_of, launches
 from tilelang.ir.walk import collect, is_buffer, rewrite
 from tilelang.support.errors import InternalError
+from tilelang.target.arch import Arch
 
-__all__ = ["check_lowered", "lower_shared_addresses", "widen_global_indices"]
+__all__ = [
+    "LaunchFacts",
+    "check_lowered",
+    "check_resources",
+    "launch_facts",
+    "lower_shared_addresses",
+    "strip_annotations",
+    "widen_global_indices",
+]
 
 _STAGE = "lower_to_cuda"
 _KNOWN_SCOPES = frozenset({"", GLOBAL, SHARED, SHARED_DYN, LOCAL, VAR})
@@ -34,8 +47,7 @@ def check_lowered(func: Any) -> None:
         if scope not in _KNOWN_SCOPES:
             raise InternalError(f"buffer {alloc.buffer.name} has scope {scope!r} at level 4", stage=_STAGE, span=alloc.span)
         arenas += scope == SHARED_DYN
-    launches = len(collect(func.body, tirx.AttrStmt, lambda a: a.attr_key == "thread_extent" and _is_block_x(a.node)))
-    if arenas > max(launches, 1):
+    if arenas > max(len(launches(func)), 1):
         raise InternalError(f"{arenas} shared.dyn allocations; level 4 has one arena", stage=_STAGE)
     for call in collect(func.body, ir.Call):
         name = getattr(call.op, "name", "")
@@ -45,8 +57,56 @@ def check_lowered(func: Any) -> None:
             raise InternalError(f"{name} is no device op", stage=_STAGE, span=call.span)
 
 
-def _is_block_x(iter_var: Any) -> bool:
-    return getattr(iter_var, "thread_tag", "") == "blockIdx.x"
+@dataclass(frozen=True)
+class LaunchFacts:
+    """What a launch's code says about how it must be launched."""
+
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    cooperative: bool = False
+    programmatic: bool = False
+
+
+def launch_facts(func: Any) -> list[LaunchFacts]:
+    """The facts of each launch, in order."""
+    found = []
+    for kernel in launches(func):
+        body = as_stmt(kernel.body)
+        dims = [1, 1, 1]
+        for attr in collect(body, tirx.AttrStmt, lambda a: a.attr_key == CLUSTER_DIMS):
+            text = str(attr.value.value) if hasattr(attr.value, "value") else str(attr.value)
+            for i, part in enumerate(text.split(",")):
+                dims[i] = int(part)
+        names = {getattr(c.op, "name", "") for c in collect(body, ir.Call)}
+        found.append(
+            LaunchFacts(
+                (dims[0], dims[1], dims[2]),
+                DEVICE_OP_PREFIX + "grid_sync" in names,
+                DEVICE_OP_PREFIX + "griddep_wait" in names,
+            )
+        )
+    return found
+
+
+def check_resources(func: Any, arch: Arch) -> None:
+    """Raises UserError where a launch or an op asks for more than `arch` has."""
+    for kernel in launches(func):
+        threads = kernel.threads
+        if threads > arch.max_threads:
+            raise TooManyThreads(threads=threads, arch=arch.name, limit=arch.max_threads, span=kernel.spans[0])
+        for alloc in collect(as_stmt(kernel.body), tirx.AllocBuffer, lambda a: a.buffer.ty.storage_scope == SHARED_DYN):
+            size = const_int(alloc.buffer.ty.shape[0])
+            if size is not None and size > arch.smem_bytes_per_block:
+                limit = arch.smem_bytes_per_block
+                raise SharedMemoryExceeded(needed=size, arch=arch.name, limit=limit, span=kernel.spans[0])
+        for call in collect(as_stmt(kernel.body), ir.Call):
+            op = DeviceOp.from_node(call)
+            if op is not None and not arch.has(op.row.needs):
+                raise OpNeedsArch(op=op.name, needs=op.row.needs, arch=arch.name, span=call.span or kernel.spans[0])
+
+
+def strip_annotations(func: Any) -> Any:
+    """Drops our attributes (roles, cluster sizes): TVM's passes have no use for them."""
+    return func.with_body(rewrite(func.body, {tirx.AttrStmt: lambda a: a.body if a.attr_key.startswith("tl.") else a}))
 
 
 def _may_exceed_int32(buffer: Any) -> bool:
@@ -63,7 +123,7 @@ def _may_exceed_int32(buffer: Any) -> bool:
 
 
 def _wide(index: Any) -> Any:
-    dtype = str(index.ty.dtype) if hasattr(index.ty, "dtype") else "int32"
+    dtype = dtype_of(index)
     if dtype.startswith("int32x"):  # a vector index: widen base and lanes alike
         return tirx.Cast(dtype.replace("int32", "int64"), index)
     return tirx.Cast("int64", index) if dtype == "int32" else index
@@ -71,6 +131,7 @@ def _wide(index: Any) -> Any:
 
 def widen_global_indices(func: Any) -> Any:
     """Offsets into large or dynamically shaped global buffers are computed in int64."""
+
     def wide(buffer: Any) -> bool:
         return is_buffer(buffer) and buffer.ty.storage_scope in ("", GLOBAL) and _may_exceed_int32(buffer)
 
@@ -121,7 +182,7 @@ def lower_shared_addresses(func: Any) -> Any:
 def _offset(base: Any, pointer: Any, op: DeviceOp) -> Any:
     """`base + bytes` for `address_of(view[i])`; other calls (int32 values) stay."""
     if getattr(pointer.op, "name", "") != "tirx.address_of":
-        if str(pointer.ty).startswith(("int32", "T.int32")):
+        if dtype_of(pointer) == "int32":
             return pointer
         raise InternalError(f"{op.name}: a shared operand must be address_of(view[i])", stage=_STAGE, span=op.span)
     load = pointer.args[0]

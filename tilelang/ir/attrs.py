@@ -22,6 +22,7 @@ __all__ = [
     "PARALLEL",
     "PIPELINE_ORDER",
     "PIPELINE_STAGE",
+    "PRELUDE",
     "REGISTER_SCOPES",
     "RING",
     "ROLE",
@@ -69,3 +70,6 @@ ROLE = "tl.role"  # AttrStmt key around the code of one role; value: "producer" 
 # AttrStmt keys inside the launch.
 MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
 CLUSTER_DIMS = "tl.cluster_dims"
+
+# Function attributes.
+PRELUDE = "tl.prelude"  # str, CUDA text of the user's, in front of the kernels

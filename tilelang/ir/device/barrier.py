@@ -96,6 +96,12 @@ ROWS = (
     DeviceOpRow("cluster_wait", Form((), asm("barrier.cluster.wait.acquire.aligned;", ()), effects=(Sync("cluster", arrives=False),)), converges=_WARP, needs="sm_90", doc="wait on the cluster barrier"),
     DeviceOpRow("griddep_wait", Form((), asm("griddepcontrol.wait;", ()), effects=(GridDependency(True),)), needs="sm_90", doc="wait for the grids this one depends on, and see their memory"),
     DeviceOpRow("griddep_launch", Form((), asm("griddepcontrol.launch_dependents;", ()), effects=(GridDependency(False),)), needs="sm_90", doc="dependent grids may start"),
+    DeviceOpRow(
+        "grid_sync",
+        Form((), "cooperative_groups::this_grid().sync();", effects=(Sync("grid"),), include="cooperative_groups.h"),
+        converges=Convergence.BLOCK,
+        doc="barrier of all blocks, orders their memory; the kernel is launched cooperatively",
+    ),
     # register budgets
     DeviceOpRow("setmaxnreg_inc", _setmaxnreg("inc"), _REGS, _WARPGROUP, "sm_90a", doc="raise the register budget of the warpgroup; waits until they are free"),
     DeviceOpRow("setmaxnreg_dec", _setmaxnreg("dec"), _REGS, _WARPGROUP, "sm_90a", doc="lower the register budget of the warpgroup"),

@@ -110,7 +110,7 @@ class GroupWait:
 
 @dataclass(frozen=True)
 class Sync:
-    """A barrier of threads. `scope`: warp, block, named, cluster. `id` and `threads` are operands (named only)."""
+    """A barrier of threads. `scope`: warp, block, named, cluster, grid. `id` and `threads` are operands (named only)."""
 
     scope: str
     id: str = ""

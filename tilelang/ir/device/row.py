@@ -69,6 +69,7 @@ class Form:
     body: str
     result: str = "void"
     effects: tuple[Effect, ...] = ()
+    include: str = ""  # a CUDA header the body needs
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ class DeviceOpRow:
             else:
                 params.append(f"{_param_type(o)} {o.name}")
         name = self.helper_name(statics)
-        return f"__device__ __forceinline__ {CTYPE[form.result]} {name}({', '.join(params)}) {{ {prologue}{form.body} }}\n"
+        include = f"#include <{form.include}>\n" if form.include else ""
+        return f"{include}__device__ __forceinline__ {CTYPE[form.result]} {name}({', '.join(params)}) {{ {prologue}{form.body} }}\n"
 
 
 # TVM dtype -> type in the CUDA text that TVM prints.
