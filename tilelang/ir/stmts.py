@@ -25,6 +25,7 @@ __all__ = [
     "const_int",
     "consumer_list",
     "dtype_of",
+    "fresh",
     "is_uniform_loop",
     "kernel_of",
     "launches",
@@ -241,3 +242,37 @@ def consumer_list(stmts: list[Stmt]) -> list[Stmt]:
         if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE and str(stmt.value.value) == "consumer":
             return as_list(stmt.body)
     return stmts
+
+
+def fresh(stmts: Iterable[Stmt], mapping: dict[Any, Any] | None = None) -> list[Stmt]:
+    """A copy of the statements that may stand beside the original: definitions are renamed, `mapping` is substituted."""
+    names = dict(mapping or {})
+    stmts = list(stmts)
+    for stmt in walk_list(stmts):
+        if isinstance(stmt, tirx.Bind):
+            names[stmt.var] = tirx.Var(stmt.var.name, stmt.var.ty)
+        elif isinstance(stmt, tirx.For):
+            names[stmt.loop_var] = tirx.Var(stmt.loop_var.name, stmt.loop_var.ty)
+    return [_renamed(s, names) for s in stmts]
+
+
+def _renamed(stmt: Stmt, names: dict[Any, Any]) -> Stmt:
+    """Substitutes uses, and the definitions that substitution leaves alone."""
+    if isinstance(stmt, tirx.Bind):
+        return tirx.Bind(names[stmt.var], substitute(stmt.value, names), span=stmt.span)
+    inner = bodies(stmt)
+    if not inner:
+        return substitute(stmt, names)
+    new = with_bodies(stmt, [[_renamed(s, names) for s in body] for body in inner])
+    if isinstance(stmt, tirx.For):
+        low, extent, step = (substitute(x, names) if x is not None else None for x in (stmt.min, stmt.extent, stmt.step))
+        return tirx.For(
+            names[stmt.loop_var], low, extent, stmt.kind, new.body, stmt.thread_binding, stmt.annotations, step, stmt.span
+        )
+    if isinstance(stmt, tirx.IfThenElse):
+        return tirx.IfThenElse(substitute(stmt.condition, names), new.then_case, new.else_case, span=stmt.span)
+    if isinstance(stmt, tirx.While):
+        return tirx.While(substitute(stmt.condition, names), new.body, span=stmt.span)
+    if isinstance(stmt, tirx.AttrStmt):
+        return tirx.AttrStmt(stmt.node, stmt.attr_key, substitute(stmt.value, names), new.body, span=stmt.span)
+    return new

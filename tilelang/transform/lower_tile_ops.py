@@ -118,7 +118,8 @@ class _Lowerer:
         ctx = self.context(thread, self.kernel.threads, None)
         body = self.lower(self.kernel.body, ctx)
         arena, total = self.arena()
-        body = [substitute(s, self.place.renamed) for s in body]
+        names = {old: self.place.renamed.get(new, new) for old, new in self.place.renamed.items()}
+        body = [substitute(s, names) for s in body]
         kernel = self.kernel.with_body([*arena, *body])
         self.check_fit(total)
         return [*self.maps.statements, kernel.stmt()]

@@ -25,10 +25,10 @@ from tvm import tirx
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.ir.attrs import FRAGMENT, NUM_STAGES
-from tilelang.ir.stmts import Kernel, as_list, as_stmt, bodies, const_int, map_kernels, shape_of, substitute, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, as_list, as_stmt, bodies, const_int, fresh, map_kernels, shape_of, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["overlap_gemms", "renamed"]
+__all__ = ["overlap_gemms"]
 
 REGISTER_BUDGET = 200  # fragment registers a thread may hold; 240 is the most setmaxnreg gives two warpgroups
 
@@ -61,9 +61,9 @@ class _Plan:
     def emit(self) -> list[Any]:
         loop, k = self.loop, self.loop.loop_var
         one = tirx.const(1, "int32")
-        first = _at(self.head + self.tail, {k: loop.min})
-        last = _at([*self.binds, *self.moved], {k: loop.min + (loop.extent - one)})
-        body = [*self.head, *_at([*self.binds, *self.moved], {k: k - one}), *self.tail]
+        first = fresh(self.head + self.tail, {k: loop.min})
+        last = fresh([*self.binds, *self.moved], {k: loop.min + (loop.extent - one)})
+        body = [*self.head, *fresh([*self.binds, *self.moved], {k: k - one}), *self.tail]
         shorter = tirx.For(
             k, loop.min + one, loop.extent - one, loop.kind, as_stmt(body), loop.thread_binding, loop.annotations, loop.step, loop.span
         )
@@ -132,40 +132,3 @@ def _fits(kernel: Kernel) -> bool:
         if isinstance(s, tirx.AllocBuffer) and s.buffer.ty.storage_scope == FRAGMENT
     )
     return bits // 32 // kernel.threads <= REGISTER_BUDGET
-
-
-def _at(stmts: list[Any], mapping: dict[Any, Any]) -> list[Any]:
-    """A copy of the statements with variables replaced and their own definitions renamed."""
-    fresh = dict(mapping)
-    out = []
-    for stmt in stmts:
-        for inner in walk_list([stmt]):
-            if isinstance(inner, tirx.Bind):
-                fresh[inner.var] = tirx.Var(inner.var.name, inner.var.ty)
-            elif isinstance(inner, tirx.For):
-                fresh[inner.loop_var] = tirx.Var(inner.loop_var.name, inner.loop_var.ty)
-        out.append(_rename(stmt, fresh))
-    return out
-
-
-def renamed(stmt: Any) -> Any:
-    """A copy of a statement with definitions of its own, so that it may stand beside the original."""
-    return _at([stmt], {})[0]
-
-
-def _rename(stmt: Any, fresh: dict[Any, Any]) -> Any:
-    """Substitutes uses, and the definitions that substitution leaves alone."""
-    if isinstance(stmt, tirx.Bind):
-        return tirx.Bind(fresh[stmt.var], substitute(stmt.value, fresh), span=stmt.span)
-    if isinstance(stmt, tirx.For):
-        inner = [_rename(s, fresh) for s in bodies(stmt)[0]]
-        low, extent = substitute(stmt.min, fresh), substitute(stmt.extent, fresh)
-        var = fresh[stmt.loop_var]
-        return tirx.For(var, low, extent, stmt.kind, as_stmt(inner), stmt.thread_binding, stmt.annotations, stmt.step, stmt.span)
-    if isinstance(stmt, tirx.IfThenElse | tirx.While | tirx.AttrStmt):
-        new = [[_rename(s, fresh) for s in b] for b in bodies(stmt)]
-        stmt = with_bodies(stmt, new)
-        if isinstance(stmt, tirx.IfThenElse):
-            return tirx.IfThenElse(substitute(stmt.condition, fresh), stmt.then_case, stmt.else_case, span=stmt.span)
-        return stmt
-    return substitute(stmt, fresh)

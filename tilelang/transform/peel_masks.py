@@ -18,11 +18,10 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, sym, tirx
 
-from tilelang.analysis.effects import is_async_gemm
+from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.ir.attrs import NUM_STAGES, PARALLEL
-from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, rebuild, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, bodies, const_int, fresh, map_kernels, rebuild, shape_of, substitute, walk_list, with_bodies
 from tilelang.ir.tile_ops import make_tile_op, region_of
-from tilelang.transform.overlap_gemms import renamed
 
 __all__ = ["peel_masks"]
 
@@ -62,6 +61,7 @@ class _Peeler:
         return out
 
     def peel(self, loop: Any) -> list[Any]:
+        loop = with_bodies(loop, [[_inline_conditions(s) for s in bodies(loop)[0]]])
         masks = self.masks(loop)
         always = [m.text for m in masks if m.bound is None]
         if always:
@@ -74,14 +74,14 @@ class _Peeler:
             stop = tirx.min(stop, m.bound)
         end = loop.min + loop.extent
         split = self.analyzer.simplify(tirx.max(loop.min, tirx.min(stop, end)))
-        if self.analyzer.can_prove(split <= loop.min):
+        if self.analyzer.can_prove(self.inline(split) <= loop.min):
             return [loop]
         cut = tirx.Var("unmasked_end", "int32")
         clear = with_bodies(loop, [_drop(bodies(loop)[0], [m.text for m in prefixes])])
         return [
             tirx.Bind(cut, split, span=loop.span),
             _ranged(clear, loop.min, cut - loop.min),
-            _ranged(renamed(loop), cut, end - cut),
+            _ranged(fresh([loop])[0], cut, end - cut),
         ]
 
     def masks(self, loop: Any) -> list[_Mask]:
@@ -114,7 +114,7 @@ class _Peeler:
         slope, *steps = (c for c in coefficients if c is not None)
         low = linear[-1] + sum(min(0, c * (n - 1)) for c, n in zip(steps, tile.values(), strict=True) if n is not None)
         worst = low + slope * (loop.min + loop.extent - 1) if slope < 0 else low + slope * loop.min
-        if self.analyzer.can_prove(worst >= 0):
+        if self.analyzer.can_prove(self.inline(worst) >= 0):
             return _Mask(comparison, None)
         if slope >= 0:
             return None
@@ -127,6 +127,22 @@ class _Peeler:
             if new.same_as(expr) or tvm_ffi.structural_equal(new, expr):
                 return new
             expr = new
+
+
+def _inline_conditions(stmt: Any) -> Any:
+    """Boolean definitions inside a parallel nest written out where they are used."""
+    if not (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations):
+        return stmt
+    values: dict[Any, Any] = {}
+
+    def collect(s: Any) -> Any:
+        if isinstance(s, tirx.Bind) and str(s.value.ty.dtype) == "bool" and not touches(s):
+            values[s.var] = substitute(s.value, values)
+            return None
+        return s
+
+    body = rebuild([stmt], collect)[0]
+    return substitute(body, values)
 
 
 def _comparisons(nest: Any) -> list[Any]:
@@ -143,7 +159,7 @@ def _comparisons(nest: Any) -> list[Any]:
             found.append(cond)
 
     def call(node: Any) -> None:
-        if getattr(node.op, "name", "") == "tirx.if_then_else":
+        if getattr(node.op, "name", "") == "prim.if_then_else":
             split(node.args[0])
 
     tvm_ffi.structural_walk(nest, [(ir.Call, call), (tirx.Select, lambda n: split(n.condition))])
@@ -173,7 +189,7 @@ def _drop(stmts: list[Any], true: list[Any]) -> list[Any]:
         return node.b if _is_true(node.a) else node.a if _is_true(node.b) else node
 
     def choose(node: Any) -> Any:
-        chosen = getattr(node.op, "name", "") == "tirx.if_then_else" and _is_true(node.args[0])
+        chosen = getattr(node.op, "name", "") == "prim.if_then_else" and _is_true(node.args[0])
         return node.args[1] if chosen else node
 
     rules = [

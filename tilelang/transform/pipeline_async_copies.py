@@ -22,7 +22,7 @@ from tilelang.analysis.effects import touches
 from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, PARALLEL, RING
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, const_int, dtype_of, map_kernels, rebuild, shape_of, substitute, with_bodies
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, const_int, dtype_of, fresh, map_kernels, rebuild, shape_of, with_bodies
 from tilelang.ir.tile_ops import make_tile_op
 from tilelang.transform.versions import read_version, write_version
 
@@ -79,9 +79,7 @@ class _Pipeliner:
         count = tirx.const(stages, "int32")
 
         def fetch(iteration: Any, slot: Any) -> Any:
-            fresh = {b.var: tirx.Var(b.var.name, b.var.ty) for b in binds}
-            code = [substitute(s, {k: loop.min + iteration, **fresh}) for s in (*binds, *loads)]
-            code = [tirx.Bind(fresh[b.var], s.value) for b, s in zip(binds, code, strict=False)] + code[len(binds) :]
+            code = fresh([*binds, *loads], {k: loop.min + iteration})
             return tirx.IfThenElse(iteration < loop.extent, as_stmt([write_version(s, mine, slot) for s in code]), None)
 
         step = k - loop.min if const_int(loop.min) != 0 else k

@@ -28,7 +28,7 @@ from tilelang.analysis.copies import bits_of
 from tilelang.analysis.loads import reads_without_load
 from tilelang.ir.attrs import BARRIER_SCOPE, FRAGMENT, LAYOUT, MIN_BLOCKS, NUM_STAGES, RING, ROLE, VAR
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, map_kernels, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, fresh, map_kernels, shape_of, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout import loads as load_layout
 from tilelang.target.arch import Arch
@@ -129,7 +129,7 @@ class _Specializer:
         allocs = [s for s in self.kernel.body if isinstance(s, tirx.AllocBuffer)]
         rest = [s for s in self.kernel.body if not isinstance(s, tirx.AllocBuffer)]
         self.find_rings(rest)
-        producer = self.produce(rest)
+        producer = fresh(self.produce(rest))  # both arms define the same loops
         consumer = self.consume(rest)
         for ring in self.rings.values():
             stage, _ = ring.cursor("consumer")

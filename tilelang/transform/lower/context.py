@@ -8,13 +8,14 @@ here: shared elements at `version * size + layout(index)`, fragment elements at 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import ir, sym, tirx
 
 from tilelang.ir import attrs
 from tilelang.ir.stmts import const_int, dtype_of
+from tilelang.layout import Swizzle
 from tilelang.support.errors import InternalError, UserError
 
 __all__ = [
@@ -108,15 +109,22 @@ class LowerContext:
             raise LoweringError(f"fragment {buffer.name} has no registers")
         return self.registers[buffer]
 
-    def shared_index(self, buffer: Any, indices: Sequence[Expr]) -> Expr:
-        """Flat element index of a shared element."""
+    def shared_index(self, buffer: Any, indices: Sequence[Expr], align: int = 1) -> Expr:
+        """Flat element index of a shared element. With `align` (a power of two that divides it) the expression shows that it does:
+        an XOR hides the alignment from the code generator, which then takes vectors apart."""
         layout, flat = self.layout(buffer), self.shared[buffer]
         versions: Expr = None
         if len(indices) == len(layout.shape) + 1:
             versions, *indices = indices
         if len(indices) != len(layout.shape):
             raise LoweringError(f"{buffer.name} has {len(layout.shape)} dimensions, indexed by {len(indices)}")
-        at = layout.apply(*indices)["addr"]
+        swizzle = getattr(layout, "swizzle", None)
+        if align > 1 and swizzle is not None:
+            low = align.bit_length() - 1
+            chunk = self.analyzer.simplify(replace(layout, swizzle=None).apply(*indices)["addr"] // align)
+            at = Swizzle(swizzle.bits, swizzle.base - low, swizzle.shift)(chunk) * align
+        else:
+            at = layout.apply(*indices)["addr"]
         if versions is not None:
             count = const_int(buffer.ty.shape[0])
             size = const_int(flat.ty.shape[0]) // count

@@ -58,7 +58,11 @@ class Vector:
 
     def access(self, translator: Translator, lane: Any) -> tuple[Any, list[Expr], list[Expr]]:
         """(flat buffer, indices of vector lane `lane`, conditions) at the chunk that the translator is set to."""
-        buffer, indices = translator.place(self.buffer, self.indices)
+        if is_shared(self.buffer):
+            where = [translator(x) for x in self.indices]
+            buffer, indices = translator.ctx.shared[self.buffer], [translator.ctx.shared_index(self.buffer, where, self.chunk)]
+        else:
+            buffer, indices = translator.place(self.buffer, self.indices)
         at = self.dim if is_global(self.buffer) else 0
         indices = [x + lane if k == at else x for k, x in enumerate(indices)]
         conditions = [translator(c) for c in (*self.guards, *translator.bounds(self.buffer, self.indices))]
@@ -79,14 +83,14 @@ class Plan:
     stores: list[Vector] = field(default_factory=list)
     fragments: bool = False
     locals: bool = False
+    direct: bool = False  # one store of a load, a cast load, or a value that is the same for the whole group
 
     def emit(self, make: MakeTranslator) -> Stmt:
         """Code of one group."""
         if self.width == 1:
             return make(const(0))(self.body)
-        single = self._direct(make) if len(self.items) == 1 else None
-        if single is not None:
-            return single
+        if self.direct:
+            return self._direct(make)
         out: list[Stmt] = []
         done: dict[int, Any] = {}
         uniform = make(const(0))
@@ -127,15 +131,25 @@ class Plan:
         return self._chunks(make, load.chunk, body)
 
     def _store(self, make: MakeTranslator, store: Vector, temp: Any) -> list[Stmt]:
+        out: list[Stmt] = []
+        dtype, lanes = dtype_of(store.buffer), _cast_lanes(store.node.value)
+        if lanes < store.chunk:  # casts in shorter vectors than the store
+            narrow = _temp(f"{temp.name}c", self.width, dtype)
+            out.append(tirx.AllocBuffer(narrow))
+            for start in range(0, self.width, lanes):
+                v = tirx.Var("v", "int32")
+                cast = tirx.BufferStore(narrow, tirx.Cast(dtype, temp[v + start]), [v + start])
+                out.append(tirx.For(v, const(0), const(lanes), tirx.ForKind.VECTORIZED, cast))
+            temp = narrow
+
         def body(translator: Translator, lane: Any, start: int) -> tuple[Stmt, list[Expr]]:
             buffer, indices, conditions = store.access(translator, lane)
             value: Expr = temp[lane + start]
-            if isinstance(store.node.value, tirx.Cast):
-                value = tirx.Cast(dtype_of(store.node.value), value)
+            value = value if dtype_of(temp) == dtype else tirx.Cast(dtype, value)
             owner = [] if is_fragment(store.buffer) else translator.owner
             return tirx.BufferStore(buffer, value, indices, span=store.node.span), owner + conditions
 
-        return self._chunks(make, store.chunk, body)
+        return out + self._chunks(make, store.chunk, body)
 
     def _scalar(self, make: MakeTranslator, done: dict[int, Any], results: dict[int, Any]) -> list[Stmt]:
         """The body slot by slot, with vector loads replaced by their registers and vector stores by results."""
@@ -155,27 +169,20 @@ class Plan:
                 out.append(guarded([translator(g) for g in guards], translator(stmt)))
         return [unrolled(lane, self.width, as_stmt(out))] if out else []
 
-    def _direct(self, make: MakeTranslator) -> list[Stmt] | Stmt | None:
-        """The vector form of a body that is one store of a load, a cast of a load, or a value that is the same for the group."""
-        guards, stmt = self.items[0]
-        if not isinstance(stmt, tirx.BufferStore) or len(self.stores) != 1:
-            return None
-        store = self.stores[0]
-        value = stmt.value
-        inner = value.value if isinstance(value, tirx.Cast) else value
-        source = next((v for v in self.loads if v.node.same_as(inner)), None)
-        if source is None and mentions(value, {self.varying}):
-            return None
+    def _direct(self, make: MakeTranslator) -> Stmt:
+        """The vector form of a single store."""
+        (guards, stmt), store = self.items[0], self.stores[0]
+        value, source = stmt.value, self.loads[0] if self.loads else None
         chunk = min(store.chunk, source.chunk) if source else store.chunk
 
         def body(translator: Translator, lane: Any, _start: int) -> tuple[Stmt, list[Expr]]:
             buffer, indices, conditions = store.access(translator, lane)
-            if source is not None:
+            if source is None:
+                new = translator(value)
+            else:
                 src, at, masks = source.access(translator, lane)
                 new = _masked(src[tuple(at)], masks[len(guards) :])
                 new = tirx.Cast(dtype_of(value), new) if isinstance(value, tirx.Cast) else new
-            else:
-                new = translator(value)
             owner = [] if is_fragment(store.buffer) else translator.owner
             return tirx.BufferStore(buffer, new, indices, span=stmt.span), owner + conditions
 
@@ -184,6 +191,13 @@ class Plan:
 
 def _temp(name: str, size: int, dtype: str) -> Any:
     return tirx.decl_buffer((size,), dtype, name, scope=attrs.LOCAL, layout=None)
+
+
+def _cast_lanes(value: Expr) -> int:
+    """Lanes of a vector cast for which both vectors fit into 16 bytes; unlimited when the value is no cast."""
+    if not isinstance(value, tirx.Cast):
+        return 1 << 30
+    return VECTOR_BYTES * 8 // max(DataType(dtype_of(x)).bits for x in (value, value.value))
 
 
 def _masked(value: Expr, conditions: Sequence[Expr]) -> Expr:
@@ -258,23 +272,28 @@ class _Analysis:
         if not memory and not casts:
             plan.early.clear()
             return plan
-        single = len(plan.items) == 1 and isinstance(plan.items[0][1], tirx.BufferStore)
         plan.width = max(v.chunk for v in (memory or casts))
         plan.dim, plan.varying = self.dim, self.variables[self.dim]
-        keep = [v for v in stores if single or not is_fragment(v.buffer) or _narrows(v.node)]
-        plan.stores = [_clip(v, plan.width) for v in keep]
-        plan.loads = [_clip(v, plan.width) for v in loads if single or not is_fragment(v.buffer)]
-        if single and not self._is_direct():
+        plan.stores = [_clip(v, plan.width) for v in stores]
+        plan.loads = [_clip(v, plan.width) for v in loads]
+        plan.direct = self._is_direct()
+        if not plan.direct:
             plan.stores = [v for v in plan.stores if not is_fragment(v.buffer) or _narrows(v.node)]
             plan.loads = [v for v in plan.loads if not is_fragment(v.buffer)]
         return plan
 
     def _is_direct(self) -> bool:
         plan = self.plan
+        if len(plan.items) != 1 or len(plan.stores) != 1:
+            return False
         value = plan.items[0][1].value
         inner = value.value if isinstance(value, tirx.Cast) else value
-        known = any(v.node.same_as(inner) for v in plan.loads) or not mentions(value, self.varying)
-        return bool(plan.stores) and known
+        plan.loads = [v for v in plan.loads if v.node.same_as(inner)] or plan.loads
+        if not any(v.node.same_as(inner) for v in plan.loads):
+            return not plan.loads and not mentions(value, self.varying)
+        memory = [v.chunk for v in (*plan.loads, *plan.stores) if not is_fragment(v.buffer)]
+        chunk = min(plan.loads[0].chunk, plan.stores[0].chunk)
+        return _cast_lanes(value) >= chunk and all(chunk == n for n in memory)
 
     def _bind(self, k: int, stmt: Stmt) -> None:
         """A Bind either varies inside the group or is done once, early."""
