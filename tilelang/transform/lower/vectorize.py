@@ -60,7 +60,10 @@ class Vector:
         """(flat buffer, indices of vector lane `lane`, conditions) at the chunk that the translator is set to."""
         if is_shared(self.buffer):
             where = [translator(x) for x in self.indices]
-            buffer, indices = translator.ctx.shared[self.buffer], [translator.ctx.shared_index(self.buffer, where, self.chunk)]
+            buffer, indices = (
+                translator.ctx.shared[self.buffer],
+                [translator.ctx.shared_index(self.buffer, where, self.chunk)],
+            )
         else:
             buffer, indices = translator.place(self.buffer, self.indices)
         at = self.dim if is_global(self.buffer) else 0
