@@ -66,7 +66,12 @@ class Builder:
         return self.alloc(name, shape, dtype, FRAGMENT)
 
     def emit(self, stmt: Any) -> None:
-        T.add_to_parent(stmt)
+        """A ready statement; a store gets the next line."""
+        T.add_to_parent(
+            store(stmt.buffer, stmt.value, *stmt.indices, span=self.span())
+            if isinstance(stmt, tirx.BufferStore)
+            else stmt
+        )
 
     def op(self, name: str, operands: dict[str, Any], **attrs: Any) -> None:
         self.emit(
@@ -118,8 +123,8 @@ def region(buffer: Any, *ranges: tuple[Any, Any]) -> Any:
     return tirx.BufferRegion(buffer, [ir.Range.from_min_extent(a, e) for a, e in ranges])
 
 
-def store(buffer: Any, value: Any, *index: Any) -> Any:
-    return tirx.BufferStore(buffer, value, list(index))
+def store(buffer: Any, value: Any, *index: Any, span: Any = None) -> Any:
+    return tirx.BufferStore(buffer, value, list(index), span=span)
 
 
 def gemm_program(

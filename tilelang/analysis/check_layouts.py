@@ -62,7 +62,7 @@ class _Checker:
                     runs = np.zeros((1, self.kernel.threads), bool)
                     runs[:, op.threads[0] : op.threads[1]] = True
                     for a in op.accesses:
-                        self.access(a, np.broadcast_to(runs, (1, self.kernel.threads)), (), op.place)
+                        self.access(a, runs, op.place)
                 case Reduce():
                     self.reduce(op)
                 case Gemm() | RawUse():
@@ -123,10 +123,10 @@ class _Checker:
         runs = _owners(loop, self.kernel.threads)
         for access in op.accesses:
             if access.tile.scope == "fragment":
-                self.access(access, runs, op.extents, op.place)
+                self.access(access, runs, op.place)
 
-    def access(self, access: Access, runs: np.ndarray, extents: tuple[int, ...], place: str) -> None:
-        """Reads: runners hold the element. Writes: holders run the iteration. For all values of inner loops."""
+    def access(self, access: Access, runs: np.ndarray, place: str) -> None:
+        """Runners hold the element; of a write, holders run the iteration. For all values of inner loops."""
         name, verb = access.tile.name, "writes" if access.write else "reads"
         if access.map is None:
             self.say(f"{place} {verb} {name} at an index without a map")
@@ -139,20 +139,25 @@ class _Checker:
         holds = _owners(self.layouts[name], self.kernel.threads)
         for column in element.T:
             held = holds[column]
-            bad = (held & ~runs) if access.write else (runs & ~held)
-            if bad.any():
-                x, thread = (int(v) for v in np.argwhere(bad)[0])
-                missing = "does not run" if access.write else "does not hold"
-                self.say(f"{place} {verb} {name}: thread {thread} {missing} element {int(column[x])}, iteration {x}")
-                return
-        del extents
+            for bad, missing in (
+                (runs & ~held, "does not hold"),
+                (held & ~runs if access.write else runs[:0], "does not run"),
+            ):
+                if bad.any():
+                    x, thread = (int(v) for v in np.argwhere(bad)[0])
+                    self.say(
+                        f"{place} {verb} {name}: thread {thread} {missing} element {int(column[x])}, iteration {x}"
+                    )
+                    return
 
     def reduce(self, op: Reduce) -> None:
-        """Every holder of a result takes part in its row (padding lanes of the row included)."""
+        """The holders of a result are the threads of its row (padding lanes of the row included)."""
         src, dst = self.layouts[op.src.name], self.layouts[op.dst.name]
         rows = _owners(src.drop(op.dim), self.kernel.threads)
-        if np.any(_owners(dst, self.kernel.threads) & ~rows):
-            self.say(f"{op.place}: threads outside a row of {op.src.name} hold its result {op.dst.name}")
+        if np.any(_owners(dst, self.kernel.threads) != rows):
+            self.say(
+                f"{op.place}: the threads of a row of {op.src.name} and the holders of its result {op.dst.name} differ"
+            )
 
     def demands(self, op: Gemm | RawUse) -> None:
         for edge in rules_of(op):

@@ -50,7 +50,8 @@ def _elements(loop: AnyLayout, access: DigitLayout, shape: tuple[int, ...]) -> n
 def movement(home: AnyLayout, loop: AnyLayout, access: DigitLayout, write: bool) -> str:
     """What it takes to serve a use: "" nothing, "shuffle" inside warps, "shared" across them.
 
-    A read needs every runner of an iteration to hold the element; a write needs every holder to run that iteration.
+    A read needs every runner of an iteration to hold the element; a write needs the runners to be exactly the holders:
+    another thread would overwrite a register that holds something else.
     """
     onto = all(d.axis for ds, n in zip(access.digits, access.extents, strict=True) for d in merge(ds, n))
     if onto or not write:  # else one iteration of several would do for the writer of all copies
@@ -62,11 +63,11 @@ def movement(home: AnyLayout, loop: AnyLayout, access: DigitLayout, write: bool)
     top = 1 + max(int(x.arrays["thread"].max()) for x in (home, loop))
     top = -(-top // WARP) * WARP
     runs, holds = _owners(loop, top), _owners(home, top)[_elements(loop, access, home.shape)]
-    have, want = (runs, holds) if write else (holds, runs)
-    if not np.any(want & ~have):
+    if not np.any(runs & ~holds) and not (write and np.any(holds & ~runs)):
         return ""
-    have, want = (x.reshape(len(x), -1, WARP).any(2) for x in (have, want))
-    return "shared" if np.any(want & ~have) else "shuffle"
+    runs, holds = (x.reshape(len(x), -1, WARP).any(2) for x in (runs, holds))
+    apart = np.any(runs & ~holds) or (write and np.any(holds & ~runs))
+    return "shared" if apart else "shuffle"
 
 
 @lru_cache(8192)
@@ -86,7 +87,7 @@ def _bare(x: DigitLayout) -> DigitLayout:
 
 def move_cost(kind: str, regs: int, warps: int) -> int:
     """Cost of moving `regs` registers a thread."""
-    return {"": 0, "shuffle": 2 * regs * warps * INSTR, "shared": 4 * regs * warps * INSTR + SYNC}[kind]
+    return {"": 0, "rename": regs * warps, "shared": 4 * regs * warps * INSTR + SYNC}[kind]
 
 
 @lru_cache(16384)

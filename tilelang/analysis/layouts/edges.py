@@ -124,7 +124,7 @@ class Demand:
             kind = max((movement(home, want, identity(want.shape), w) for w in uses), key=MOVES.index)
             regs = want.span("reg")
             if not kind:  # the owners agree but the instruction numbers its registers otherwise
-                cost = regs * self.warps
+                cost = move_cost("rename", regs, self.warps)
                 return cost, [Relayout(self.var, self.place, "rename", cost, str(home), str(want), self)]
         cost = move_cost("shared", regs, self.warps) * (2 if self.rmw else 1)
         return cost, [Relayout(self.var, self.place, "shared", cost, str(home), str(want), self)]
@@ -251,10 +251,10 @@ class Fold:
         cost = self._work(src, got.span("reg"), regs)
         if not movement(dst, got, identity(got.shape), True):
             return cost, []
-        move = move_cost("shared", dst.span("reg"), self.warps)
-        return cost + move, [
-            Relayout(self.dst.name, self.place, "shared", move, str(dst), str(got), self, self.src.name)
-        ]
+        # Threads of the row that shall not keep the result only need another register for it.
+        kind = "shared" if movement(got, dst, identity(got.shape), False) else "rename"
+        move = move_cost(kind, dst.span("reg"), self.warps)
+        return cost + move, [Relayout(self.dst.name, self.place, kind, move, str(dst), str(got), self, self.src.name)]
 
     def _work(self, src: AnyLayout, out_regs: int, regs: int) -> int:
         cost, out = regs * self.warps * INSTR, out_regs * self.warps * INSTR

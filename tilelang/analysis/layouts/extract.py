@@ -42,7 +42,7 @@ from tilelang.ir.stmts import Kernel, as_list, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.walk import collect, is_buffer
 from tilelang.layout import FRAGMENT as FRAGMENT_AXES
-from tilelang.layout import AnyLayout, is_injective, loads
+from tilelang.layout import AnyLayout, NotStructured, is_injective, loads
 
 __all__ = ["extract", "is_nest", "nest_of", "numbered", "place_of"]
 
@@ -349,8 +349,12 @@ def _covers(found: Any, inner: tuple[int, ...], tile: Tile) -> bool:
     """An unconditional store through this map writes every element."""
     if found is None:
         return False
-    used = all(d.axis for ds, n in zip(found.digits, found.extents, strict=True) for d in ds if n > 1)
-    return used and math.prod(found.shape) == math.prod(tile.shape) and is_injective(found)
+    if math.prod(found.shape) != math.prod(tile.shape):
+        return False
+    try:
+        return found.inverse is not None  # as many iterations as elements, no two on one
+    except NotStructured:
+        return False
 
 
 def _check_pin(tile: Tile, layout: AnyLayout, threads: int, span: Any) -> None:
