@@ -27,7 +27,9 @@ def gemm(M=1024, N=1024, K=1024, block_M=128, block_N=128, block_K=32, dtype="fl
     return main
 
 
-def flash_attention(batch=1, heads=12, seq_len=2048, dim=64, causal=True, block_M=128, block_N=64, num_stages=3, threads=256):
+def flash_attention(
+    batch=1, heads=12, seq_len=2048, dim=64, causal=True, block_M=128, block_N=64, num_stages=3, threads=256
+):
     scale = (1.0 / dim) ** 0.5 * math.log2(math.e)
     shape = [batch, seq_len, heads, dim]
     dtype, accum = T.float16, T.float32

@@ -60,7 +60,9 @@ def test_swap_reads_before_it_writes():
     first = next(i for i, line in enumerate(lines) if line.endswith("= A[1]"))
     assert lines[first + 1].endswith("= A[0]")
     assert lines[first + 2].startswith("A[0] = ") and "A[1]" not in lines[first + 2]
-    swap = next(i for i, line in enumerate(lines) if line.startswith("var[0] = ") and "2.0" not in line and "1.0" not in line)
+    swap = next(
+        i for i, line in enumerate(lines) if line.startswith("var[0] = ") and "2.0" not in line and "1.0" not in line
+    )
     assert re.fullmatch(r"var\[0\] = x\w*", lines[swap]) and re.fullmatch(r"var_1\[0\] = y\w*", lines[swap + 1])
 
 

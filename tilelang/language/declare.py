@@ -119,10 +119,11 @@ def const(names: str) -> Any:
 
     `M, N = T.const("M, N")`; each must be a dimension or a stride of some tensor by itself, or be passed by name.
     """
-    state = Builder.current("const").eager
+    builder = Builder.current("const")
+    state = builder.eager
     if state is None:
         raise errors.EagerOnly(name="const")
-    found = tuple(state.constants.get(n) for n in names.replace(",", " ").split())
+    found = tuple(state.constants.get(n, builder.place) for n in names.replace(",", " ").split())
     return found[0] if len(found) == 1 else found
 
 
@@ -135,7 +136,7 @@ def empty(*shape: Any, dtype: Any = "float32") -> Any:
         shape = shape[0]
     spec = TensorSpec(as_shape(shape), as_dtype(dtype))
     output = spec.buffer(builder.unique(builder.hint("out")))
-    builder.outputs.append(output)
+    builder.outputs.append((output, builder.place))
     return output
 
 

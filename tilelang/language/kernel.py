@@ -41,7 +41,9 @@ class Kernel:
 
     def __init__(self, *grid: Any, threads: Any = None, prelude: str | None = None, cluster_dims: Any = None) -> None:
         self.builder = Builder.current("Kernel")
-        block = [_DEFAULT_THREADS] if threads is None else list(threads) if isinstance(threads, tuple | list) else [threads]
+        block = (
+            [_DEFAULT_THREADS] if threads is None else list(threads) if isinstance(threads, tuple | list) else [threads]
+        )
         for what, extents in (("grid", grid), ("block of threads", block)):
             if not 1 <= len(extents) <= len(_AXES):
                 raise errors.GridRank(what=what, count=len(extents))

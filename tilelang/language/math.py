@@ -79,7 +79,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _unary(name: str, device: Callable[[Any], Any], python: Callable[[float], Any] | None, doc: str) -> Callable[[Any], Any]:
+def _unary(
+    name: str, device: Callable[[Any], Any], python: Callable[[float], Any] | None, doc: str
+) -> Callable[[Any], Any]:
     def call(x: Any) -> Any:
         x = values.python_value(values.fold(x))
         if isinstance(x, bool | int | float):
@@ -94,7 +96,9 @@ def _unary(name: str, device: Callable[[Any], Any], python: Callable[[float], An
     return call
 
 
-_KEEP_INTEGERS = frozenset({"abs", "floor", "ceil", "round", "trunc", "nearbyint", "popcount", "isnan", "isinf", "isfinite"})
+_KEEP_INTEGERS = frozenset(
+    {"abs", "floor", "ceil", "round", "trunc", "nearbyint", "popcount", "isnan", "isinf", "isfinite"}
+)
 
 
 def _sigmoid(x: float) -> float:
@@ -215,7 +219,9 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 def cast(x: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Any:
     """x converted to dtype."""
     if round or rbits is not None or not sat:
-        raise errors.LoopOptions(why="T.cast with a rounding mode is not supported yet", instead="drop round, sat and rbits")
+        raise errors.LoopOptions(
+            why="T.cast with a rounding mode is not supported yet", instead="drop round, sat and rbits"
+        )
     return cast_to(x, as_dtype(dtype))
 
 

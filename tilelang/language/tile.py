@@ -121,6 +121,12 @@ def _gemm_operand(value: Any, operand: str) -> tuple[ir.TensorRegion, list[Any]]
     return region, extents[-2:]
 
 
+def _multipliable(a: str, b: str) -> bool:
+    """Equal types, or two of one byte that the tensor cores mix (signs of int8, kinds of float8)."""
+    mixes = (("int8", "uint8"), ("float8_e4m3fn", "float8_e5m2"))
+    return a == b or any(a in mix and b in mix for mix in mixes)
+
+
 def gemm(
     A: Any,
     B: Any,
@@ -145,11 +151,18 @@ def gemm(
     m, k = (a1, a0) if transpose_A else (a0, a1)
     k_b, n = (b1, b0) if transpose_B else (b0, b1)
     names = {"A": tile_name(A), "B": tile_name(B), "C": tile_name(C)}
-    for axis, (left, x), (right, y) in (("M", ("A", m), ("C", c0)), ("N", ("B", n), ("C", c1)), ("K", ("A", k), ("B", k_b))):
+    for axis, (left, x), (right, y) in (
+        ("M", ("A", m), ("C", c0)),
+        ("N", ("B", n), ("C", c1)),
+        ("K", ("A", k), ("B", k_b)),
+    ):
         if not same_extent(x, y):
             raise errors.GemmShape(
                 axis=axis, left=names[left], left_extent=x, right=names[right], right_extent=y, arg=right
             )
+    kinds = str(a.source.ty.dtype), str(b.source.ty.dtype)
+    if not _multipliable(*kinds):
+        raise errors.GemmDtype(a=kinds[0], b=kinds[1], arg="B")
     if not isinstance(policy, GemmWarpPolicy):
         choices = ", ".join(f"GemmWarpPolicy.{p.name}" for p in GemmWarpPolicy)
         raise errors.BadChoice(what="policy", value=policy, choices=choices, arg="policy")

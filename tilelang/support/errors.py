@@ -43,7 +43,12 @@ class UserError(Exception):
         CATALOGUE[code] = cls
 
     def __init__(
-        self, *, span: Any = None, arg: str | int | None = None, notes: tuple[Note, ...] | list[Note] = (), **fields: Any
+        self,
+        *,
+        span: Any = None,
+        arg: str | int | None = None,
+        notes: tuple[Note, ...] | list[Note] = (),
+        **fields: Any,
     ) -> None:
         self.span: SourceSpan | None = SourceSpan.of(span)
         self.arg = arg

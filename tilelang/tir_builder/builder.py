@@ -61,7 +61,7 @@ class Builder:
         self.launches = 0
         self.func_attrs: dict[str, Any] = {}
         self.fresh: list[Any] = []  # variables made by the statement being traced
-        self.outputs: list[Any] = []  # T.empty tensors
+        self.outputs: list[tuple[Any, Place | None]] = []  # T.empty tensors and where they are made
         self.eager: Any = None  # EagerState of an eager trace
         self.parallel_vars: list[ir.Var] = []  # of the open T.Parallel nest, and bindings that depend on them
 

@@ -88,7 +88,7 @@ def as_dtype(value: Any) -> DType:
     name = name.removeprefix("torch.").removeprefix("T.")
     name = _ALIASES.get(name, name)
     if name not in _KNOWN:
-        raise errors.UnknownDtype(value=value)
+        raise errors.UnknownDtype(value=value, arg="dtype")
     return DType(name)
 
 

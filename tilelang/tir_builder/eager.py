@@ -19,11 +19,19 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.support.diagnostics import SourceSpan
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.compiled import compiled
 from tilelang.tir_builder.dtypes import DType
-from tilelang.tir_builder.prim_func import evaluate_annotations, finish, make_param, parameter_span, raise_located, run_traced
+from tilelang.tir_builder.prim_func import (
+    evaluate_annotations,
+    finish,
+    make_param,
+    parameter_span,
+    raise_located,
+    run_traced,
+)
 from tilelang.tir_builder.source import Place, source_of
 from tilelang.tir_builder.specs import TensorSpec
 from tilelang.tir_builder.tracer import Tracer
@@ -38,9 +46,12 @@ class Constants:
 
     values: Mapping[str, int] | None  # None while learning
     placeholders: dict[str, ir.Var] = field(default_factory=dict)
+    places: dict[str, SourceSpan] = field(default_factory=dict)
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str, place: Place | None) -> Any:
         """The value of a constant, or its placeholder. Raises ConstUnknown."""
+        if place is not None:
+            self.places[name] = place.span
         if self.values is None:
             return self.placeholders.setdefault(name, tirx.Var(name, "int32"))
         if name not in self.values:
@@ -58,6 +69,7 @@ class EagerShapes:
 
     parameters: Mapping[str, TensorSpec | DType]
     constants: Mapping[str, ir.Var]
+    places: Mapping[str, SourceSpan]  # where each constant is asked for
 
 
 def runtime_parameters(fn: Callable[..., Any]) -> tuple[str, ...]:
@@ -109,7 +121,9 @@ class EagerState:
             raise FirstLaunch()
 
 
-def _run(fn: Callable[..., Any], compile_time: Mapping[str, Any], constants: Constants) -> tuple[Builder, EagerState, Any]:
+def _run(
+    fn: Callable[..., Any], compile_time: Mapping[str, Any], constants: Constants
+) -> tuple[Builder, EagerState, Any, Place | None]:
     builder = Builder(fn.__name__)
     runtime = runtime_parameters(fn)
     state = builder.eager = EagerState(constants, frozenset(runtime))
@@ -130,17 +144,21 @@ def _run(fn: Callable[..., Any], compile_time: Mapping[str, Any], constants: Con
                     keywords[name] = value
                 else:
                     positional.append(value)
+            place = None
             try:
-                result, _ = run_traced(fn, builder, positional, keywords, EagerTracer)
+                result, tracer = run_traced(fn, builder, positional, keywords, EagerTracer)
+                place = tracer.return_place
             except FirstLaunch:
                 result = None
-        return builder, state, result
+        return builder, state, result, place
     except Exception as e:  # located, then raised again: nothing is swallowed
         raise_located(e, builder)
         raise
 
 
-def _argument(builder: Builder, state: EagerState, parameter: Any, annotation: Any, compile_time: Mapping[str, Any]) -> Any:
+def _argument(
+    builder: Builder, state: EagerState, parameter: Any, annotation: Any, compile_time: Mapping[str, Any]
+) -> Any:
     name = parameter.name
     if isinstance(annotation, TensorSpec | DType):
         state.specs[name] = annotation
@@ -169,13 +187,15 @@ class _Undeclared:
 def learn_shapes(fn: Callable[..., Any], compile_time: Mapping[str, Any]) -> EagerShapes:
     """Run `fn` up to its first launch. Raises catalogue errors at the user's token."""
     constants = Constants(None)
-    _, state, _ = _run(fn, compile_time, constants)
+    _, state, _, _ = _run(fn, compile_time, constants)
     order = runtime_parameters(fn)
-    return EagerShapes({n: state.specs[n] for n in order if n in state.specs}, constants.placeholders)
+    return EagerShapes({n: state.specs[n] for n in order if n in state.specs}, constants.placeholders, constants.places)
 
 
 def bind_constants(
-    shapes: EagerShapes, tensors: Mapping[str, tuple[Sequence[int], Sequence[int]]], given: Mapping[str, int] | None = None
+    shapes: EagerShapes,
+    tensors: Mapping[str, tuple[Sequence[int], Sequence[int]]],
+    given: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """The value of every constant, from `given` and from the (shape, strides) of the tensors that are known.
 
@@ -193,10 +213,17 @@ def bind_constants(
                     continue
                 found = int(actual[dim])
                 if values.setdefault(name, found) != found:
-                    raise errors.ConstConflict(name=name, first=values[name], second=found, tensor=parameter, dim=dim)
+                    raise errors.ConstConflict(
+                        name=name,
+                        first=values[name],
+                        second=found,
+                        tensor=parameter,
+                        dim=dim,
+                        span=shapes.places.get(name),
+                    )
     for name in shapes.constants:
         if name not in values:
-            raise errors.ConstUnknown(name=name)
+            raise errors.ConstUnknown(name=name, span=shapes.places.get(name))
     return values
 
 
@@ -212,6 +239,6 @@ def trace_eager(
     Its attribute `tl.num_outputs` counts the latter (absent for none). Raises catalogue errors at the user's token.
     """
     values = {k: python_value(v) for k, v in (constants or {}).items()}
-    builder, state, result = _run(fn, compile_time, Constants(values))
+    builder, state, result, place = _run(fn, compile_time, Constants(values))
     params = [state.params[n] for n in runtime_parameters(fn) if n in state.params]
-    return finish(builder, params, result, compiled(fn)[1])
+    return finish(builder, params, result, compiled(fn)[1], place)

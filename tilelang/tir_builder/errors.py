@@ -7,14 +7,6 @@ from tilelang.support.diagnostics import Note
 from tilelang.support.errors import UserError
 
 __all__ = [
-    "TileOpInParallel",
-    "PipelinedInParallel",
-    "NotAParameter",
-    "NestedParallel",
-    "LocalIndexedByParallel",
-    "ConstUnknown",
-    "ConstConflict",
-    "CompileTimeMissing",
     "AmbiguousDivision",
     "AssignedInBranch",
     "AttributeStore",
@@ -22,8 +14,10 @@ __all__ = [
     "BadShape",
     "BufferAsCondition",
     "BufferAsValue",
+    "CompileTimeMissing",
+    "ConstConflict",
+    "ConstUnknown",
     "CopyShape",
-    "CopyWithoutExtents",
     "ElementCount",
     "EmptySlice",
     "EndlessLoop",
@@ -31,17 +25,21 @@ __all__ = [
     "IndexOutOfBounds",
     "IndexType",
     "JITNoBuilderError",
+    "LocalIndexedByParallel",
     "LoopCarriedName",
     "LoopControl",
     "MacroInExpression",
     "MissingAnnotation",
     "MissingReturn",
+    "NestedParallel",
     "NoTruthValue",
+    "NotAParameter",
     "NotATile",
     "NotIndexable",
     "NotIterable",
     "Note",
     "OutOfScope",
+    "PipelinedInParallel",
     "PositionalOnly",
     "ReferenceExpected",
     "ReturnInBranch",
@@ -51,6 +49,7 @@ __all__ = [
     "SourceUnavailable",
     "SteppedSlice",
     "StoreOfWrongKind",
+    "TileOpInParallel",
     "UndefinedName",
     "UnknownDtype",
     "UnsupportedSyntax",
@@ -327,7 +326,9 @@ class CopyShape(UserError, ValueError):
 
     code = "TL2034"
     message = "copy of {src} into {dst}: the shapes differ ({src_shape} against {dst_shape}, unit dimensions dropped)"
-    help = "slice the larger side, or give one side by its first element (A[i, j]) and it takes the extents of the other"
+    help = (
+        "slice the larger side, or give one side by its first element (A[i, j]) and it takes the extents of the other"
+    )
 
 
 class NotATile(UserError, TypeError):
@@ -336,14 +337,6 @@ class NotATile(UserError, TypeError):
     code = "TL2035"
     message = "{op} needs a buffer, a slice or an element for {operand}, not {what}"
     help = "pass a tensor or a buffer made by T.alloc_shared, T.alloc_fragment, ..."
-
-
-class CopyWithoutExtents(UserError, AssertionError):
-    """Neither side of a copy says how large it is, and they are no scalar pair."""
-
-    code = "TL2036"
-    message = "neither side of this copy has extents"
-    help = "give one side as a buffer or a slice"
 
 
 class NotIterable(UserError, TypeError):

@@ -94,8 +94,8 @@ def trace_prim_func(fn: Callable[..., Any], locals_of_caller: Mapping[str, Any] 
                 by_name[name] = make_param(builder, name, annotation)
                 params.append(by_name[name])
             positional, keywords = _split(fn, by_name)
-            result, _ = run_traced(fn, builder, positional, keywords)
-        return finish(builder, params, result, source)
+            result, tracer = run_traced(fn, builder, positional, keywords)
+        return finish(builder, params, result, source, tracer.return_place)
     except Exception as e:  # located, then raised again: nothing is swallowed
         raise_located(e, builder)
         raise
@@ -118,15 +118,17 @@ def _split(fn: Callable[..., Any], by_name: Mapping[str, Any]) -> tuple[list[Any
     return positional, keywords
 
 
-def finish(builder: Builder, params: list[ir.Var], result: Any, source: SourceFunction) -> tirx.PrimFunc:
+def finish(
+    builder: Builder, params: list[ir.Var], result: Any, source: SourceFunction, returned_at: Place | None = None
+) -> tirx.PrimFunc:
     """The PrimFunc of a finished trace; returned T.empty tensors become trailing parameters."""
     returned = list(result) if isinstance(result, tuple | list) else [] if result is None else [result]
     for value in returned:
-        if not any(value is o for o in builder.outputs):
-            raise errors.ReturnValue(what=describe(value), span=source.span(source.node))
-    for output in builder.outputs:
+        if not any(value is output for output, _ in builder.outputs):
+            raise errors.ReturnValue(what=describe(value), span=returned_at.span if returned_at else None)
+    for output, place in builder.outputs:
         if not any(output is v for v in returned):
-            raise errors.MissingReturn(name=output.name)
+            raise errors.MissingReturn(name=output.name, span=place.span if place else None)
     frame = builder.frames[0]
     builder.place = Place(source.span(source.node))
     span = builder.span

@@ -202,11 +202,11 @@ def _check_start(element: ir.TensorLoad, extents: Sequence[Any]) -> None:
 def pair_regions(src: Any, dst: Any, op: str = "copy") -> tuple[ir.TensorRegion, ir.TensorRegion]:
     """Regions of both sides of a copy, with equal extents (unit dimensions apart).
 
-    Raises NotATile, CopyShape, and CopyWithoutExtents where both sides are single elements.
+    Raises NotATile and CopyShape.
     """
     src_open, dst_open = isinstance(src, ir.TensorLoad), isinstance(dst, ir.TensorLoad)
-    if src_open and dst_open:
-        raise errors.CopyWithoutExtents()
+    src_open = src_open and not dst_open  # two elements are two tiles of one element
+    dst_open = dst_open and not isinstance(src, ir.TensorLoad)
     a = None if src_open else tile_region(src, op, "src")
     b = None if dst_open else tile_region(dst, op, "dst")
     if a is None:

@@ -253,7 +253,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         name = node.target.id
-        return _located(ast.NamedExpr(node.target, self.call(node, "assign", _const(name), self.expr(node.value))), node)
+        return _located(
+            ast.NamedExpr(node.target, self.call(node, "assign", _const(name), self.expr(node.value))), node
+        )
 
     def index(self, node: ast.expr) -> ast.expr:
         """An index as an expression: slices become `slice(...)` values."""

@@ -63,9 +63,7 @@ class SourceFunction:
         """The span between two syntax positions."""
         end_line = end_line or line
         end_offset = offset + 1 if end_offset is None else end_offset
-        return SourceSpan(
-            self.file, line, self.column(line, offset), end_line, self.column(end_line, end_offset)
-        )
+        return SourceSpan(self.file, line, self.column(line, offset), end_line, self.column(end_line, end_offset))
 
     def place(self, node: Any, target: str = "") -> int:
         """The number of a new place at `node`."""

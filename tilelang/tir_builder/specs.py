@@ -49,7 +49,7 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[Any, ...]:
         elif hasattr(value, "__index__") and not isinstance(value, bool) and int(value) >= 0:
             out.append(int(value))
         else:
-            raise errors.BadShape(what=what, value=value)
+            raise errors.BadShape(what=what, value=value, arg="shape")
     return tuple(out)
 
 

@@ -51,7 +51,11 @@ class Scope:
         """A block that bound `name` closes; `before` is what the name was outside."""
         now = self.entries[name]
         self.entries[name] = Entry(
-            None, before.frame if before else None, now.place, set(), "stale" if before and before.dead != "gone" else "gone"
+            None,
+            before.frame if before else None,
+            now.place,
+            set(),
+            "stale" if before and before.dead != "gone" else "gone",
         )
 
 
@@ -65,6 +69,7 @@ class Tracer:
         self.base = len(builder.frames)
         self.is_macro = is_macro
         self.returned: list[Any] = []  # variables among the returned values
+        self.return_place: Place | None = None
         self._python_loop_base = 0
 
     # -- places and names ------------------------------------------------------------------------------------
@@ -203,7 +208,9 @@ class Tracer:
                 raise errors.WholeBufferUpdate(op=f"{op}=", name=str(old))
             store_element(self.builder, owner, list(old.indices), self.arithmetic(op, old, value))
         else:
-            store_element(self.builder, owner, index, self.arithmetic(op, read_element(self.builder, owner, index), value))
+            store_element(
+                self.builder, owner, index, self.arithmetic(op, read_element(self.builder, owner, index), value)
+            )
 
     def augment(self, op: str, old: Any, value: Any) -> Any:
         """The new value of `name op= value`."""
@@ -280,7 +287,11 @@ class Tracer:
             raise errors.EndlessLoop()
         if condition is False:
             warnings.warn(f"{builder.place.span}: the condition of this `while` is false", stacklevel=3)  # type: ignore[union-attr]
-            return
+            return iter(())
+        return self._while(condition)
+
+    def _while(self, condition: ir.Expr) -> Iterator[None]:
+        builder = self.builder
         span = builder.span
         frame = builder.push("while")
         builder.loops.append(frame)
@@ -296,9 +307,11 @@ class Tracer:
         if not isinstance(iterable, LoopSpec):
             if isinstance(iterable, ir.Expr) or not isinstance(iterable, Iterable):
                 raise errors.NotIterable(what=values.describe(iterable))
-            yield from self._unrolled(iterable)
-            return
-        loop = OpenLoop(builder, iterable, _loop_names(spec, len(iterable.axes)))
+            return self._unrolled(iterable)
+        return self._loop(OpenLoop(builder, iterable, _loop_names(spec, len(iterable.axes))), spec)
+
+    def _loop(self, loop: OpenLoop, spec: Any) -> Iterator[Any]:
+        builder = self.builder
         builder.loops.append(loop.frame)
         many = len(loop.values) > 1 or isinstance(spec, tuple)
         yield loop.values if many else loop.values[0]
@@ -362,6 +375,7 @@ class Tracer:
             raise errors.ReturnInBranch()
         cells = [e.cell for e in self.scope.entries.values() if e.cell is not None]
         parts = value if isinstance(value, tuple | list) else (value,)
+        self.return_place = self.builder.place
         self.returned = [p for p in parts if any(p is c for c in cells)]
         return value
 

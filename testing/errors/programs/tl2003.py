@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32"), count):
+    with T.Kernel(count, threads=32):
+        T.clear(A)

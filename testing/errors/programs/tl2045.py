@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+from tilelang.tir_builder.eager import bind_constants, learn_shapes
+
+
+def main(A):
+    M = T.const("M")
+    A: T.Tensor((M, M), "float32")
+    with T.Kernel(1, threads=32):
+        T.clear(A)
+
+
+bind_constants(learn_shapes(main, {}), {"A": ((8, 12), (12, 1))})
