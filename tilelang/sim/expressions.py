@@ -45,6 +45,8 @@ class Expressions:
         self.depth, self.names, self.site, self.mask = 1, 0, 0, "None"
         self.vector: tuple[Any, int] | None = None
         self.granule = 16
+        self.places: dict[Any, int] = {}  # shared buffer -> its address, where static
+        self.views: list[tuple[int, int, str]] = []  # (first, end, name) of shared buffers, for reports
 
     def emit(self, text: str) -> None:
         self.out.append("    " * self.depth + text)
@@ -341,11 +343,21 @@ class Expressions:
         scope, dtype = self.scope(buf), self.dtype(buf.ty.dtype)
         if scope == "s":
             self.bind(buf, f"{base} + {offset} * {np_dtype(buf.ty.dtype).itemsize}", kind)
+            self.place(buf, data)
         elif scope == "g":
             shape, strides = (f"[{', '.join(self.src(x) for x in xs)}]" for xs in (buf.ty.shape, buf.ty.strides or []))
             self.bind(buf, f"{base}.target.view({shape}, {strides}, {dtype}, {base}.index + {offset}, {buf.name!r})", "u")
         else:
             self.bind(buf, f"local_view({base}, {dtype}, {offset}, {self.size_of(buf)[0]}, {buf.name!r})", "u")
+
+    def place(self, buf: Any, data: Any) -> None:
+        """Notes where a view lies, so that reports can name it."""
+        parent = data.args[0] if type(data).__name__ == "Call" else data
+        offset = getattr(buf.ty, "elem_offset", None)
+        if parent in self.places and (offset is None or isinstance(offset, tirx.IntImm)):
+            n, size = self.size_of(buf)
+            self.places[buf] = self.places[parent] + (0 if offset is None else int(offset)) * size
+            self.views.append((self.places[buf], self.places[buf] + n * size, str(buf.name)))
 
     # --- device ops
     def device_op(self, e: Any) -> str:

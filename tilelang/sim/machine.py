@@ -69,7 +69,8 @@ class Pointer:
 class Mbarrier:
     """count arrivals and tx bytes end a phase; parity p passes when `phase & 1 != p`."""
 
-    def __init__(self, addr: int, count: int, init: tuple[int, int]) -> None:
+    def __init__(self, addr: int, count: int, init: tuple[int, int], name: str) -> None:
+        self.name = name
         self.addr, self.count, self.pending, self.tx, self.phase, self.init, self.fenced = addr, count, count, 0, 0, init, False
         self.cur = self.done = Clocks.nothing()  # released into this phase / into completed ones
         self.arrivals: dict[int, int] = {}  # site -> arrivals so far, for hang reports
@@ -80,7 +81,7 @@ class Mbarrier:
             self.done, self.cur = join(self.done, self.cur), Clocks.nothing()
 
     def __str__(self) -> str:
-        return f"mbarrier@{self.addr:#x} in phase {self.phase} ({self.pending} of {self.count} arrivals and {self.tx} B missing)"
+        return f"mbarrier {self.name} in phase {self.phase} ({self.pending} of {self.count} arrivals and {self.tx} B missing)"
 
 
 class AsyncOp:
@@ -108,7 +109,7 @@ class CTA:
         self.nthreads, self.nw = nthreads, -(-nthreads // WARP)
         self.arena = np.full(BASE + prog.shared_bytes + 1024, 0xFF, np.uint8)
         self.chunks = self.arena.view(np.uint64).reshape(-1, 2)
-        self.sh = Shadow(self.arena.size, self.nw, prog.granule, self.report, prog.strict_proxy)
+        self.sh = Shadow(self.arena.size, self.nw, prog.granule, self.report, prog.place, prog.strict_proxy)
         self.bars: dict[int, Mbarrier] = {}
         self.named: dict[Any, dict[str, Any]] = {}
         self.registers: dict[int, list[int]] = {}  # warp -> budgets it asked for
@@ -123,6 +124,9 @@ class CTA:
         if when and (kind, site, other) not in self.seen:
             self.seen.add((kind, site, other))
             self.file(kind, text, site, other)
+
+    def role(self, warps: list[int]) -> str:
+        return f"warp {warps[0]}" if len(warps) == 1 else f"warps {warps[0]} to {warps[-1]}" if warps == list(range(warps[0], warps[-1] + 1)) else f"warps {warps}"
 
     def trap(self, kind: str, text: str, site: int, other: int = -1) -> Any:
         self.report(kind, text, site, other)

@@ -116,7 +116,7 @@ def check_shared(G: Gang, addr: np.ndarray, nbytes: int, lo: int, hi: int, site:
     first, last = int(addr.min()), int(addr.max()) + nbytes
     if first >= lo and last <= hi:
         return
-    text = f"shared [{first:#x}, {last:#x}) outside the buffer [{lo:#x}, {hi:#x})"
+    text = f"bytes [{first - lo}, {last - lo}) of {G.cta.prog.place(lo, hi)}"
     if first < BASE or last > BASE + G.cta.prog.shared_bytes:
         G.cta.trap("oob", text, site)
     G.report("oob", text, site)

@@ -40,7 +40,7 @@ def mbar_init(G: Gang, m: np.ndarray, site: int, bar: Any, count: Any) -> None:
         c = int(_at(G, lanes, w, count))
         if not 1 <= c < 1 << 20:
             G.report("barrier-init", f"mbarrier count {c} is out of range", site)
-        G.cta.bars[addr] = Mbarrier(addr, c, (w, int(G.sh.clk[w])))
+        G.cta.bars[addr] = Mbarrier(addr, c, (w, int(G.sh.clk[w])), G.cta.prog.barrier_name(addr))
         G.sh.barrier[_granules(G, addr)] = True
 
 

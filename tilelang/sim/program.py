@@ -101,6 +101,22 @@ class Program:
             return f"{span.source_name.name}:{span.line}"
         return " ".join(str(stmt).splitlines()[-1].split())[:150]
 
+    def place(self, lo: int, hi: int) -> str:
+        """A range of shared addresses in the words of the kernel: the smallest buffer around it, and byte offsets."""
+        around = [v for v in self.translation.views if v[0] <= lo and hi <= v[1]]
+        if not around:
+            return f"shared [{lo:#x}, {hi:#x})"
+        first, _, name = min(around, key=lambda v: v[1] - v[0])
+        return f"{name} bytes [{lo - first}, {hi - first})"
+
+    def barrier_name(self, addr: int) -> str:
+        """An mbarrier as the kernel names it: `full[2]`."""
+        around = [v for v in self.translation.views if v[0] <= addr and addr + 8 <= v[1]]
+        if not around:
+            return f"at {addr:#x}"
+        first, _, name = min(around, key=lambda v: v[1] - v[0])
+        return f"{name}[{(addr - first) // 8}]"
+
     # --- a run
     def run(
         self,
@@ -243,7 +259,7 @@ def _schedule(cta: CTA, live: list[tuple[Gang, Any]]) -> None:
 
 def _hang(cta: CTA, live: list[tuple[Gang, Any]], kind: str) -> None:
     for g, _ in live:
-        cta.report(kind, f"warps {g.warp_list} wait for {g.wait.text()}", g.wait.site)
+        cta.report(kind, f"{cta.role(g.warp_list)} wait for {g.wait.text()}", g.wait.site)
 
 
 def _exit_checks(cta: CTA) -> None:

@@ -66,7 +66,8 @@ def join(a: Clocks, b: Clocks) -> Clocks:
 class Shadow:
     """Last write and last reads of every granule of one CTA's shared memory."""
 
-    def __init__(self, nbytes: int, nwarps: int, granule: int, report: Callable[..., None], strict_proxy: bool = True) -> None:
+    def __init__(self, nbytes: int, nwarps: int, granule: int, report: Callable[..., None], place: Callable[[int, int], str], strict_proxy: bool = True) -> None:
+        self.place = place
         self.shift, self.nw, self.report, self.strict = granule.bit_length() - 1, nwarps, report, strict_proxy
         self.na, rows = nwarps + 16, nwarps + 8
         n = (nbytes >> self.shift) + 1
@@ -202,8 +203,13 @@ class Shadow:
         i = int(np.argmax(bad))
         me, it = self._name(int(who[i]) if isinstance(who, np.ndarray) else who), self._name(int(agents(i)))
         lo, hi = int(g[bad].min()) << self.shift, (int(g[bad].max()) + 1) << self.shift
-        me, it = (me, it) if me != it else (me, "another lane of it")
-        self.report(kind, f"{me} against the {verb} by {it} in shared [{lo:#x}, {hi:#x})", site, int(sites(i)))
+        if me == it:
+            it = "another lane of it" if int(agents(i)) < self.nw else f"another {it}"
+        self.report(kind, f"{me} against the {verb} by {it} in {self.place(lo, hi)}", site, int(sites(i)))
+
+    def _unwritten(self, g: np.ndarray, clocks: np.ndarray) -> str:
+        missing = g[clocks == 0]
+        return self.place(int(missing.min()) << self.shift, (int(missing.max()) + 1) << self.shift)
 
     def _covered(self, bad: np.ndarray, rows: Any, agents: np.ndarray, clocks: np.ndarray, lanes: np.ndarray) -> None:
         """Clears `bad` where a release by single lanes covers the access."""
@@ -244,7 +250,7 @@ class Shadow:
         clock = self.clk[who]
         if not write:
             if not wc.all():
-                self.report("uninit", f"read of shared memory nobody wrote, from {int(g[wc == 0].min()) << self.shift:#x}", site)
+                self.report("uninit", f"read of shared memory that nobody wrote: {self._unwritten(g, wc)}", site)
             several = (self.r_clock[g, who] > self.vc[rows, who]) & (self.r_lane[g, who] != lane)
             self.r_lane[g, who] = np.where(several, SEVERAL, lane)
             self._repeated(g, who, lane)
@@ -290,7 +296,7 @@ class Shadow:
             self._file("proxy-fence", unfenced, g, op.agent, site, *writer)
         if not write:
             if not wc.all():
-                self.report("uninit", f"{op.what} reads shared memory nobody wrote, from {int(g[wc == 0].min()) << self.shift:#x}", site)
+                self.report("uninit", f"{op.what} reads shared memory that nobody wrote: {self._unwritten(g, wc)}", site)
             if mode is not None and (odd := (self.w_mode[g] >= 0) & (self.w_mode[g] != mode)).any():
                 verb = f"write with swizzle mode {self.w_mode[g][odd][0]} (read with {mode})"
                 self._file("layout", odd, g, op.agent, site, verb, *writer[1:])

@@ -46,6 +46,7 @@ class Translation:
     granule: int
     launches: int
     params: list[str] = field(default_factory=list)
+    views: list[tuple[int, int, str]] = field(default_factory=list)  # shared buffers: (first address, end, name)
 
 
 @dataclass
@@ -280,6 +281,8 @@ class _Translator(Expressions):
         n = int(np.prod([int(x) for x in buf.ty.shape], dtype=np.int64))
         if scope.startswith("shared"):
             self.bind(buf, str(BASE + self.shared_bytes), "u")
+            self.places[buf] = BASE + self.shared_bytes
+            self.views.append((self.places[buf], self.places[buf] + n * np_dtype(buf.ty.dtype).itemsize, str(buf.name)))
             self.shared_bytes += (n * np_dtype(buf.ty.dtype).itemsize + 1023) & ~1023
         elif scope.startswith("local"):
             self.bind(buf, f"G.local({n}, {dtype}, {buf.name!r})", "u")
@@ -323,7 +326,7 @@ class _Translator(Expressions):
             self.emit("yield")  # a kernel without barriers is a generator too
             texts += [f"def kernel{i}(G, E, BLOCK):", *self.out, ""]
         text = "\n".join([*host, "", *texts, ""])
-        return Translation(text, self.consts, self.sites, self.shared_bytes, self.granule, len(launches), [p.name for p in self.func.params])
+        return Translation(text, self.consts, self.sites, self.shared_bytes, self.granule, len(launches), [p.name for p in self.func.params], self.views)
 
     def host(self) -> list[Launch]:
         """Emits the host part and returns the launches."""
