@@ -11,7 +11,7 @@ LEVELS = ("tir", "laid-out", "scheduled", "device")
 TEXTS = ("cuda", "ptx", "sass")
 
 
-def emit(program: Any, arch: str, what: str) -> str:
+def emit(program: Any, arch: Any, what: str) -> str:
     """The text of a program at one of LEVELS or as one of TEXTS."""
     if what == "tir":
         return program.script()
@@ -29,14 +29,14 @@ def emit(program: Any, arch: str, what: str) -> str:
     return disassemble(cubin)
 
 
-def cubin_of(program: Any, arch: str) -> Any:
+def cubin_of(program: Any, arch: Any) -> Any:
     """The machine code of a program as a `tilelang.codegen.compile.Cubin`."""
     from tilelang.codegen.compile import compile_cuda
 
     return compile_cuda(_cuda_text(program, arch), arch)
 
 
-def _cuda_text(program: Any, arch: str) -> str:
+def _cuda_text(program: Any, arch: Any) -> str:
     from tilelang.codegen.cuda import lower_to_cuda
     from tilelang.target.arch import arch_of
     from tilelang.transform.pipeline import lower

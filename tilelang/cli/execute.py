@@ -28,7 +28,7 @@ def compare(expected: Any, tested: Any, rtol: float = 1e-2, atol: float = 1e-2) 
     import torch
 
     inputs = [x.cpu() if isinstance(x, torch.Tensor) else x for x in expected.get_profiler().get_inputs()]
-    device = "cuda" if tested.target.device_type == "cuda" else "cpu"
+    device = "cuda" if tested.target.kind == "cuda" else "cpu"
     moved = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in inputs]
     want, got = _outputs(expected, inputs), [x.cpu() for x in _outputs(tested, moved)]
     # What the program writes in place counts as well.

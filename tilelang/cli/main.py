@@ -66,17 +66,11 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _target(text: str) -> str:
-    """`cuda:sm_90a` as the compiler spells it."""
-    kind, colon, arch = text.partition(":")
-    return f"{kind} -arch={arch}" if colon else text
-
-
 def _arch(target: str) -> Any:
-    from tilelang.jit.target import resolve_target
+    from tilelang.jit import resolve_target
 
-    resolved = resolve_target(_target(target))
-    if not resolved.arch:
+    resolved = resolve_target(target)
+    if resolved.arch is None:
         raise BadCommand(f"target {target} has no GPU architecture; say cuda:sm_90a")
     return resolved.arch
 
@@ -168,9 +162,9 @@ def _kernel(where: str, settings: list[str] | None, target: str | None) -> Any:
     found = load_object(where)
     impl = getattr(found, "impl", found)
     if hasattr(impl, "with_options"):
-        options = {} if target is None else {"target": _target(target)}
+        options = {} if target is None else {"target": target}
         return impl.with_options(**options).compile(**parse_settings(settings or []))
-    return tilelang.compile(load_program(where, settings or []), target=None if target is None else _target(target))
+    return tilelang.compile(load_program(where, settings or []), target=target)
 
 
 @app.command()

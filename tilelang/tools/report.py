@@ -8,6 +8,7 @@ faster way was not taken. What only the assembler knows (registers, spills) is i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,15 +37,17 @@ class BufferFact:
     layout: str
 
     def describe(self) -> str:
-        """The layout in words: registers and threads of a fragment, swizzle of a shared tile."""
+        """The layout in words: elements and threads of a fragment, swizzle of a shared tile."""
         if not self.layout:
             return ""
         found = loads(self.layout)
         if "thread" in found.axes:
             copies = f", in {found.replication} replicas" if found.replication > 1 else ""
-            return f"{found.span('reg')} registers in each of {found.span('thread')} threads{copies}"
+            return f"{found.span('reg')} elements in each of {found.span('thread')} threads{copies}"
         swizzle = getattr(found, "swizzle", None)
-        return "row-major" if swizzle is None else f"swizzled ({swizzle})"
+        if swizzle is None:
+            return "not swizzled"
+        return f"16-byte units swizzled in rows of {16 << swizzle.bits} bytes"
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,9 @@ class Report:
                 lines.append(f"  {'':{width}s}  {b.layout}")
         lines.append("")
         lines.append("copies and products")
-        for op in self.ops:
-            lines.append(f"  line {op.line:<4d} {op.instruction:10s} {op.what}")
+        for op, times in Counter(self.ops).items():
+            peeled = f"   ({times} times: a peeled loop)" if times > 1 else ""
+            lines.append(f"  line {op.line:<4d} {op.instruction:10s} {op.what}{peeled}")
         lines.append("")
         lines.append("pipelines" if self.pipelines else "pipelines: none")
         for p in self.pipelines:
