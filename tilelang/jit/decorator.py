@@ -73,23 +73,16 @@ class JITImpl:
     def style(self) -> str:
         """`lazy` or `eager`."""
         if self._style is None:
-            self._style = "lazy" if _holds_prim_func(self.func) else self._try_style()
+            from tilelang.jit.eager import is_eager
+
+            lazy = _holds_prim_func(self.func) or not is_eager(self.func)
+            self._style = "lazy" if lazy else "eager"
             if self._style == "eager" and self.options.out_idx is not None:
                 raise ValueError(
                     f"{self.func.__name__}: out_idx belongs to functions that return a T.prim_func; "
                     "here allocate the output with T.empty and return it"
                 )
         return self._style
-
-    def _try_style(self) -> str:
-        """A function whose source holds no `prim_func` may still return one that it got from elsewhere."""
-        return "lazy" if self._calls_factory else "eager"
-
-    @functools.cached_property
-    def _calls_factory(self) -> bool:
-        from tilelang.jit.eager import is_eager
-
-        return not is_eager(self.func)
 
     @property
     def eager(self) -> Any:

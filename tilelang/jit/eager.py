@@ -1,38 +1,154 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The eager style: the decorated function is the kernel; tensors are bound at each call."""
+"""The eager style: the decorated function is the kernel; tensors are bound, and their sizes read, at each call.
+
+A call splits its arguments into runtime ones (tensors, typed scalars) and compile-time ones, takes the `T.const`
+sizes off the tensors, and runs the kernel of that specialisation, which is traced and compiled when it is first
+needed.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from tvm import ir
+
+from tilelang.jit.freeze import freeze
+from tilelang.jit.kernel import JITKernel
+from tilelang.jit.target import resolve_target
+from tilelang.runtime import dtypes
+from tilelang.tir_builder.eager import EagerShapes, bind_constants, learn_shapes, runtime_parameters, trace_eager
+from tilelang.tir_builder.source import source_of
+from tilelang.tir_builder.specs import TensorSpec
 
 __all__ = ["EagerFunction", "is_eager"]
 
+_LAUNCHERS = frozenset({"Kernel", "ClusterKernel", "CUDASourceCodeKernel", "const"})
+
 
 def is_eager(func: Callable[..., Any]) -> bool:
-    """Whether the function launches a kernel itself: its source has `with T.Kernel(...)`."""
+    """Whether the function is itself a kernel: it declares tensors or launches, and holds no `T.prim_func`."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(func)))
+        tree = source_of(func).node
     except (OSError, TypeError, SyntaxError):
         return False
-    return any(
-        isinstance(node, ast.Attribute) and node.attr in ("Kernel", "ClusterKernel", "const", "CUDASourceCodeKernel")
-        for node in ast.walk(tree)
-    )
+    if any(isinstance(node, ast.Attribute) and node.attr in _LAUNCHERS for node in ast.walk(tree)):
+        return True
+    return bool(runtime_parameters(func))
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """What one set of compile-time arguments says about the tensors."""
+
+    shapes: EagerShapes
+    places: tuple[tuple[str, str, int], ...]  # where the constants stand: parameter, shape or strides, dimension
+
+    @staticmethod
+    def of(shapes: EagerShapes) -> _Learnt:
+        places = []
+        for name, spec in shapes.parameters.items():
+            if not isinstance(spec, TensorSpec):
+                continue
+            for kind, dims in (("shape", spec.shape), ("strides", spec.strides or ())):
+                for dim, symbol in enumerate(dims):
+                    if any(isinstance(symbol, ir.Var) and symbol.same_as(v) for v in shapes.constants.values()):
+                        places.append((name, kind, dim))
+        return _Learnt(shapes, tuple(places))
 
 
 class EagerFunction:
-    """An eager function and its kernels."""
+    """An eager function and its kernels, by specialisation."""
 
     def __init__(self, func: Callable[..., Any], options: Any) -> None:
         self.func = func
         self.options = options
+        self.signature = inspect.signature(func)
+        self.runtime = runtime_parameters(func)
+        self._is_runtime = frozenset(self.runtime)
+        self._learnt: dict[Any, _Learnt] = {}
+        self._kernels: dict[Any, JITKernel] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("the eager style is not available yet; return a T.prim_func from the function")
+        """Runs the kernel on these arguments; returns its outputs, None where it has none."""
+        values, constants = self._bind(args, kwargs)
+        missing = [n for n in self.runtime if n not in values]
+        if missing:
+            raise TypeError(f"{self.func.__name__}() lacks the argument '{missing[0]}'")
+        kernel = self._kernel(values, constants)
+        result = kernel(*[values[n] for n in self.runtime])
+        return result if kernel.signature.outputs else None
 
-    compile = __call__
-    get_tir = __call__
+    def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
+        """The kernel of a specialisation: tensors may be left out where the constants are given by name."""
+        values, constants = self._bind(args, kwargs)
+        return self._kernel(values, constants)
+
+    def get_tir(self, *args: Any, **kwargs: Any) -> Any:
+        """The tile program of a specialisation."""
+        values, constants = self._bind(args, kwargs)
+        compile_time = self._compile_time(values)
+        return trace_eager(self.func, compile_time, self._constants(self._learn(compile_time), values, constants))
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+        """Arguments by parameter name, defaults included, and keywords that are no parameters: values of constants."""
+        parameters = self.signature.parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        constants = {} if open_ended else {k: v for k, v in kwargs.items() if k not in parameters}
+        bound = self.signature.bind_partial(*args, **{k: v for k, v in kwargs.items() if k not in constants})
+        bound.apply_defaults()
+        return dict(bound.arguments), constants
+
+    def _compile_time(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in values.items() if k not in self._is_runtime}
+
+    def _learn(self, compile_time: Mapping[str, Any]) -> _Learnt:
+        key = freeze(compile_time)
+        learnt = self._learnt.get(key)
+        if learnt is None:
+            learnt = self._learnt[key] = _Learnt.of(learn_shapes(self.func, compile_time))
+        return learnt
+
+    def _constants(self, learnt: _Learnt, values: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, int]:
+        unknown = [n for n in given if n not in learnt.shapes.constants]
+        if unknown:
+            raise TypeError(
+                f"{self.func.__name__}() has no parameter and no constant '{unknown[0]}'; "
+                f"constants are {', '.join(learnt.shapes.constants) or 'absent'}"
+            )
+        tensors = {}
+        for name, spec in learnt.shapes.parameters.items():
+            tensor = values.get(name)
+            if isinstance(spec, TensorSpec) and hasattr(tensor, "shape"):
+                tensors[name] = (_logical_shape(spec, tensor), tuple(tensor.stride()))
+        return bind_constants(learnt.shapes, tensors, given)
+
+    def _kernel(self, values: Mapping[str, Any], given: Mapping[str, int]) -> JITKernel:
+        compile_time = self._compile_time(values)
+        learnt = self._learn(compile_time)
+        sizes = [_size(values.get(name), kind, dim) for name, kind, dim in learnt.places]
+        # The target is part of the key since it may come from the environment.
+        target = str(resolve_target(self.options.target))
+        key = (freeze(compile_time), tuple(sizes), tuple(sorted(given.items())), target)
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            constants = self._constants(learnt, values, given)
+            kernel = self._kernels[key] = self.options.compile(trace_eager(self.func, compile_time, constants))
+        return kernel
+
+
+def _size(tensor: Any, kind: str, dim: int) -> int | None:
+    """A dimension or stride of a tensor; None where there is none, which the full check reports."""
+    if not hasattr(tensor, "shape") or dim >= len(tensor.shape):
+        return None
+    return tensor.shape[dim] if kind == "shape" else tensor.stride(dim)
+
+
+def _logical_shape(spec: TensorSpec, tensor: Any) -> tuple[int, ...]:
+    """The shape in elements: types narrower than a byte are carried packed along the last dimension."""
+    shape = tuple(int(d) for d in tensor.shape)
+    packing = dtypes.packing_of(str(spec.dtype))
+    return (*shape[:-1], shape[-1] * packing) if shape and packing > 1 else shape
