@@ -43,6 +43,7 @@ from tilelang.transform.errors import SharedMemoryExceeded
 from tilelang.transform.insert_sync import block_barrier
 from tilelang.transform.lower.bulk_copy import TensorMaps, lower_tma_load, lower_tma_store
 from tilelang.transform.lower.context import LowerContext
+from tilelang.transform.lower.fast_math import lower_math
 from tilelang.transform.lower.gemm_fma import lower_gemm_fma
 from tilelang.transform.lower.gemm_mma import lower_gemm_mma
 from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gemm
@@ -57,7 +58,7 @@ __all__ = ["lower_tile_ops"]
 ARENA_ALIGN = 1024
 
 
-def lower_tile_ops(func: Any, arch: Arch) -> Any:
+def lower_tile_ops(func: Any, arch: Arch, fast_math: bool = False) -> Any:
     """The level-4 function. Raises SharedMemoryExceeded when the arena does not fit a block of `arch`."""
 
     def visit(stmts: list[Any]) -> list[Any]:
@@ -65,7 +66,7 @@ def lower_tile_ops(func: Any, arch: Arch) -> Any:
         for stmt in stmts:
             kernel = kernel_of(stmt)
             if kernel is not None:
-                out += _Lowerer(kernel, arch).run()
+                out += [lower_math(s, fast_math) for s in _Lowerer(kernel, arch).run()]
             else:
                 inner = bodies(stmt)
                 out.append(with_bodies(stmt, [visit(b) for b in inner]) if inner else stmt)
@@ -215,7 +216,7 @@ class _Lowerer:
         body = self.lower(bodies(loop)[0], ctx)
         notes = {k: v for k, v in dict(loop.annotations).items() if not str(k).startswith("tl.")}
         if loop.kind == tirx.ForKind.SERIAL:
-            notes["pragma_unroll"] = tirx.const(False, "bool")
+            notes["pragma_unroll"] = False
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, as_stmt(body), loop.thread_binding, notes, loop.step, loop.span)
 
     def lower_role(self, stmt: Any, ctx: LowerContext) -> list[Any]:

@@ -75,7 +75,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("plan_arena", lambda f, c: plan_arena(f, c.options.reuse_shared), "versions are known; sharing of bytes makes conflicts"),
         Pass("insert_sync", lambda f, c: insert_sync(f), "last at this level: sees every access and every overlap"),
     ),
-    "device": (Pass("lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch), "nothing is left to choose"),),
+    "device": (Pass("lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch, c.options.fast_math), "nothing is left to choose"),),
 }
 
 

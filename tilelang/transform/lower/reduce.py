@@ -89,15 +89,15 @@ def lower_reduce(op: TileOp, ctx: LowerContext) -> Stmt:
     out: list[Stmt] = []
     source = src.source if is_fragment(src.source) else _staged(ctx, src, out)
     _check_whole(src, op, "src")
-    target = dst.source
-    if not is_fragment(target):
+    target, direct = dst.source, is_fragment(dst.source)
+    if not direct:
         target = _temporary(ctx, "reduced", ctx.layout(source).drop(dim), dtype_of(dst.source), out)
         if not op.attrs["clear"]:
             out.append(_copy(ctx, _region(dst, rank - 1), _whole(ctx, target)))
     else:
         _check_whole(dst, op, "dst")
     out += _Reduction(ctx, op, source, target, dim).emit()
-    if target is not dst.source:
+    if not direct:
         out.append(_copy(ctx, _whole(ctx, target), _region(dst, rank - 1)))
     return as_stmt(out)
 
