@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import tirx
+from tvm import DataType, tirx
 
 from tilelang.codegen.compile import Cubin, compile_cuda
 from tilelang.codegen.cuda import lower_to_cuda
@@ -33,15 +33,13 @@ def device_function(ctx: LowerContext, params: Sequence[Any], stmts: Sequence[An
     out += [tirx.AllocBuffer(r) for r in ctx.registers.values()]
     body = as_stmt([*out, *(substitute(s, views) for s in stmts)])
     for var, tag, extent in ((ctx.thread, "threadIdx.x", ctx.threads), (tirx.Var("bx", "int32"), "blockIdx.x", 4)):
-        axis = tirx.IterVar(None, var, tirx.stmt.IterVar.ThreadIndex if hasattr(tirx.stmt, "IterVar") else 1, tag)
+        axis = tirx.IterVar(None, var, 1, tag)
         body = tirx.AttrStmt(axis, "thread_extent", tirx.const(extent, "int32"), body)
     return tirx.PrimFunc([*params, *scalars], body).with_attr("s_tir", True).with_attr("global_symbol", "kernel")
 
 
 def _bytes(buffer: Any) -> int:
-    import tvm
-
-    return tvm.DataType(dtype_of(buffer)).bits // 8
+    return DataType(dtype_of(buffer)).bits // 8
 
 
 def cuda_text(func: Any, arch: str = "sm_90a") -> str:
