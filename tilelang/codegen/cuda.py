@@ -24,6 +24,7 @@ from tilelang.codegen.legalize import (
     check_resources,
     launch_facts,
     lower_shared_addresses,
+    spell_constants,
     strip_annotations,
     widen_global_indices,
 )
@@ -107,6 +108,7 @@ def _print(device: dict[str, Any], launches: tuple[KernelLaunch, ...], target: A
     device_mod = tvm.IRModule({launch.name: lower_shared_addresses(device[launch.name]) for launch in launches})
     finish = [t.FP8StorageLegalize(), t.BF16StorageLegalize(), compilation_pipeline.finalize_device_passes()]
     device_mod = tvm.ir.transform.Sequential(finish)(device_mod)
+    device_mod = tvm.IRModule({str(gv.name_hint): spell_constants(f) for gv, f in device_mod.functions.items()})
     text = _capture(device_mod, target)
     _, found, body = text.partition(_HEADER_END)
     if not found:

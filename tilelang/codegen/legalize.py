@@ -10,9 +10,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import ir, tirx
 
@@ -30,6 +32,7 @@ __all__ = [
     "check_resources",
     "launch_facts",
     "lower_shared_addresses",
+    "spell_constants",
     "strip_annotations",
     "widen_global_indices",
 ]
@@ -107,6 +110,23 @@ def check_resources(func: Any, arch: Arch) -> None:
 def strip_annotations(func: Any) -> Any:
     """Drops our attributes (roles, cluster sizes): TVM's passes have no use for them."""
     return func.with_body(rewrite(func.body, {tirx.AttrStmt: lambda a: a.body if a.attr_key.startswith("tl.") else a}))
+
+
+def spell_constants(func: Any) -> Any:
+    """Float constants that CUDA reads: rounded to float32 (TVM prints all digits of the double, which nvcc rejects for
+    subnormals), infinities and NaNs of narrower types as casts of float32 ones (TVM prints names that CUDA lacks)."""
+
+    def constant(imm: Any) -> Any:
+        dtype = dtype_of(imm)
+        if dtype == "float64":
+            return imm
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(imm.value))
+        if dtype != "float32" and not math.isfinite(rounded):
+            return tirx.Cast(dtype, tirx.FloatImm("float32", rounded))
+        return tirx.FloatImm(dtype, rounded) if rounded != imm.value and math.isfinite(rounded) else imm
+
+    return func.with_body(rewrite(func.body, {tirx.FloatImm: constant}))
 
 
 def _may_exceed_int32(buffer: Any) -> bool:

@@ -52,7 +52,7 @@ def header_dirs() -> tuple[Path, ...]:
     if nvrtc is not None and hasattr(nvrtc, "nvrtcInstallBundledHeaders"):
         folder = env.cache_dir.get() / "headers" / "nvrtc-{}.{}".format(*version())
         folder.parent.mkdir(parents=True, exist_ok=True)
-        skip_if_exists = 1
+        skip_if_exists = 0  # NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS
         try:
             result = nvrtc.nvrtcInstallBundledHeaders(str(folder).encode(), skip_if_exists)[0]
         except RuntimeError:  # a libnvrtc older than the bindings

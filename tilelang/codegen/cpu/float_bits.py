@@ -15,7 +15,7 @@ from typing import Any
 
 from tvm import tirx
 
-__all__ = ["FLOAT_FORMATS", "FloatFormat", "decode", "encode", "llvm_functions"]
+__all__ = ["FLOAT_FORMATS", "FloatFormat", "decode", "encode", "extremum", "extremum_text", "llvm_functions"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,22 @@ def decode(bits: Any, dtype: str) -> Any:
 def encode(value: Any, dtype: str) -> Any:
     """The bits of the number nearest to a float32 value."""
     return tirx.call_pure_extern(FLOAT_FORMATS[dtype].storage, f"tl_f32_to_{dtype}", value)
+
+
+def extremum(name: str, a: Any, b: Any, dtype: str) -> Any:
+    """max or min of two floats; the number where one of them is NaN."""
+    return tirx.call_pure_extern(dtype, f"tl_{name}_{dtype}", a, b)
+
+
+def extremum_text(name: str, dtype: str) -> str:
+    """LLVM text that defines `extremum` of a native type."""
+    llvm, short = {"float16": ("half", "f16"), "float32": ("float", "f32"), "float64": ("double", "f64")}[dtype]
+    return f"""
+declare {llvm} @llvm.{name}num.{short}({llvm}, {llvm})
+define internal {llvm} @tl_{name}_{dtype}({llvm} %a, {llvm} %b) alwaysinline nounwind {{
+  %r = call {llvm} @llvm.{name}num.{short}({llvm} %a, {llvm} %b)
+  ret {llvm} %r
+}}"""
 
 
 def llvm_functions(dtypes: Iterable[str]) -> str:

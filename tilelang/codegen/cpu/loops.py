@@ -10,9 +10,9 @@ from typing import Any
 
 from tvm import ir, sym, tirx
 
-from tilelang.ir.stmts import const_int
+from tilelang.ir.stmts import const_int, dtype_of
 
-__all__ = ["ClippedRegion", "all_of", "arith_dtype", "cast", "clip", "i32", "is_narrow_float", "loop", "nest"]
+__all__ = ["ClippedRegion", "all_of", "arith_dtype", "cast", "clip", "i32", "is_narrow_float", "loop", "nest", "twin"]
 
 NARROW_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e8m0fnu")
 
@@ -41,6 +41,24 @@ def cast(dtype: str, expr: Any) -> Any:
 def all_of(conditions: Sequence[Any]) -> Any | None:
     """The conjunction, None when there is nothing to check."""
     return reduce(tirx.And, conditions) if conditions else None
+
+
+def twin(
+    buffer: Any, *, dtype: str | None = None, name: str | None = None, scope: str | None = None, aligned: bool = False
+) -> Any:
+    """A buffer like `buffer`. Unless `aligned`, only its elements are taken to be aligned: a caller's memory may start anywhere."""
+    ty = buffer.ty
+    dtype = dtype or dtype_of(buffer)
+    return tirx.decl_buffer(
+        ty.shape,
+        dtype,
+        name or buffer.name,
+        strides=list(ty.strides) or None,
+        elem_offset=ty.elem_offset,
+        scope=ty.storage_scope if scope is None else scope,
+        data_alignment=ty.data_alignment if aligned else max(1, ir.PrimType(dtype).dtype.bits // 8),
+        layout=None,
+    )
 
 
 def loop(

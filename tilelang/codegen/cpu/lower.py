@@ -3,7 +3,7 @@
 
 A launch becomes a parallel loop over its blocks; a block runs its statements one after the other on buffers of its own. Tile
 ops become loops (`tile_ops`), statements that look at threadIdx are spread over threads first (`threads`), element accesses
-outside a buffer read 0 and store nothing, and bfloat16 and float8 are computed in float32 and rounded (`narrow_floats`).
+outside a buffer read 0 and store nothing, and bfloat16 and float8 are computed in float32 and rounded (`legalize_floats`).
 
 Nothing is assumed about layouts, pipelines or barriers: this is the reference that the other targets must agree with.
 """
@@ -16,8 +16,8 @@ from typing import Any
 
 from tvm import ir, sym, tirx
 
-from tilelang.codegen.cpu.loops import all_of, i32, loop, nest
-from tilelang.codegen.cpu.narrow_floats import legalize_narrow_floats
+from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
+from tilelang.codegen.cpu.legalize_floats import legalize_floats
 from tilelang.codegen.cpu.threads import serialize_threads
 from tilelang.codegen.cpu.tile_ops import expand_tile_op
 from tilelang.ir import attrs, walk
@@ -32,8 +32,16 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
 
     With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test sees reads
     of memory that the program never wrote. Raises NotImplementedError for what the cpu target cannot run."""
+    func = _unaligned(func)
     body = as_stmt(_lower_host(as_list(func.body), poison))
-    return legalize_narrow_floats(func.with_body(body))
+    return legalize_floats(func.with_body(body))
+
+
+def _unaligned(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with parameters that promise no more alignment than that of an element."""
+    twins = {p: twin(p) for p in func.params if walk.is_buffer(p)}
+    body = substitute(func.body, twins)
+    return tirx.PrimFunc([twins.get(p, p) for p in func.params], body, func.ret_type, func.attrs, func.span)
 
 
 def _lower_host(stmts: Iterable[Any], poison: bool) -> list[Any]:
@@ -79,25 +87,12 @@ def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
         rest = tirx.floordiv(rest, size)
         total = total * size
     inner = as_stmt([*grid, *(tirx.AllocBuffer(b) for b in block.buffers), *body])
-    rescoped = {b: _global_twin(b) for b in [*block.buffers, *block.views]}
+    rescoped = {b: twin(b, scope="global", aligned=True) for b in block.buffers}
+    rescoped |= {b: twin(b, scope="global") for b in block.views}
     inner = substitute(inner, rescoped)
     total = analyzer.simplify(total)
     kind = tirx.ForKind.SERIAL if const_int(total) == 1 else tirx.ForKind.PARALLEL
     return tirx.For(wide, tirx.const(0, "int64"), total, kind, inner)
-
-
-def _global_twin(buffer: Any) -> Any:
-    """The same buffer in ordinary memory."""
-    ty = buffer.ty
-    return tirx.decl_buffer(
-        ty.shape,
-        dtype_of(buffer),
-        buffer.name,
-        strides=list(ty.strides) or None,
-        elem_offset=ty.elem_offset,
-        scope="global",
-        layout=None,
-    )
 
 
 class _Block:
@@ -167,8 +162,7 @@ class _Block:
         return nest([(i32(0), s) for s in buffer.ty.shape], lambda v: tirx.BufferStore(buffer, value, v))
 
     def _decl(self, stmt: Any) -> Any:
-        if stmt.buffer.ty.storage_scope != attrs.GLOBAL:
-            self.views.append(stmt.buffer)
+        self.views.append(stmt.buffer)
         return stmt
 
     def _bind(self, stmt: Any) -> Any:

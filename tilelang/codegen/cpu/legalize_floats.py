@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 and float8 on a cpu that lacks them: stored as bits, computed in float32, rounded after every operation.
+"""Floats with the meaning that the language gives them, in terms that TVM's llvm target has.
 
-TVM's own legalisation keeps intermediate results in float32 and drops casts to the narrow type, so a value that the
-program rounds would come out unrounded. Here each operation of a narrow type rounds to nearest even, as the hardware's does.
+* bfloat16 and float8 are stored as bits, computed in float32 and rounded to nearest even after every operation, as the
+  hardware does. TVM's own legalisation keeps intermediate results in float32 and drops casts to the narrow type.
+* `a != b` holds when one side is NaN; TVM's llvm target compares ordered.
+* max and min give the number where one side is NaN, as CUDA's fmax does; TVM's depend on the order of the operands.
 
 Requires: no tile ops. Ensures: only parameters have a narrow type; their bits are read through integer views.
 """
@@ -15,28 +17,27 @@ import ml_dtypes
 import numpy as np
 from tvm import ir, tirx
 
-from tilelang.codegen.cpu.float_bits import FLOAT_FORMATS, decode, encode, llvm_functions
-from tilelang.codegen.cpu.loops import is_narrow_float
+from tilelang.codegen.cpu.float_bits import FLOAT_FORMATS, decode, encode, extremum, extremum_text, llvm_functions
+from tilelang.codegen.cpu.loops import is_narrow_float, twin
 from tilelang.ir import walk
 from tilelang.ir.stmts import as_stmt, dtype_of
 
-__all__ = ["legalize_narrow_floats"]
+__all__ = ["legalize_floats"]
 
 # Rounds never: the result is one of the operands.
 _EXACT_CALLS = frozenset({"tirx.if_then_else", "tirx.fabs"})
 _ROUNDED = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorMod)
-_EXACT = (tirx.Min, tirx.Max)
 
 
-def legalize_narrow_floats(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def legalize_floats(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function with narrow floats as bits. Raises NotImplementedError for formats without a conversion."""
     legal = _Legalizer()
     params = [p for p in func.params if walk.is_buffer(p) and is_narrow_float(dtype_of(p))]
     body = walk.rewrite(func.body, legal.rules)
-    if not legal.dtypes:
-        return func
     views = [tirx.DeclBuffer(legal.bits(p), data=p.data) for p in params]
-    text = llvm_functions(legal.dtypes)
+    text = llvm_functions(legal.dtypes) + "".join(sorted(legal.texts))
+    if not text:
+        return func.with_body(body)
     return func.with_body(tirx.AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", text, as_stmt([*views, body])))
 
 
@@ -47,6 +48,7 @@ class _Legalizer:
         self.buffers: dict[Any, Any] = {}
         self.vars: dict[Any, Any] = {}
         self.dtypes: set[str] = set()
+        self.texts: set[str] = set()
         self.rules: dict[Any, Any] = {
             ir.TensorLoad: self.load,
             tirx.BufferStore: self.store,
@@ -58,7 +60,9 @@ class _Legalizer:
             tirx.FloatImm: self.constant,
             tirx.Select: self.select,
             ir.Call: self.call,
-            (*_ROUNDED, *_EXACT): self.binary,
+            _ROUNDED: self.rounded,
+            (tirx.Min, tirx.Max): self.extremum,
+            tirx.NE: self.unequal,
             ir.Var: self.var,
         }
 
@@ -77,18 +81,10 @@ class _Legalizer:
     def bits(self, buffer: Any) -> Any | None:
         """The integer buffer that stands for a narrow one, None for other buffers."""
         if buffer not in self.buffers:
-            ty, dtype = buffer.ty, dtype_of(buffer)
+            dtype = dtype_of(buffer)
             if not self.narrow(dtype):
                 return None
-            self.buffers[buffer] = tirx.decl_buffer(
-                ty.shape,
-                FLOAT_FORMATS[dtype].storage,
-                f"{buffer.name}_bits",
-                strides=list(ty.strides) or None,
-                elem_offset=ty.elem_offset,
-                scope=ty.storage_scope,
-                layout=None,
-            )
+            self.buffers[buffer] = twin(buffer, dtype=FLOAT_FORMATS[dtype].storage, name=f"{buffer.name}_bits")
         return self.buffers[buffer]
 
     def var(self, v: Any) -> Any:
@@ -143,12 +139,20 @@ class _Legalizer:
     def select(self, s: Any) -> Any:
         return tirx.Select(s.condition, s.true_value, s.false_value) if self.narrow(_dtype(s)) else s
 
-    def binary(self, e: Any) -> Any:
+    def rounded(self, e: Any) -> Any:
         dtype = _dtype(e)
-        if not self.narrow(dtype):
+        return self.round(type(e)(e.a, e.b), dtype) if self.narrow(dtype) else e
+
+    def extremum(self, e: Any) -> Any:
+        dtype = _dtype(e.a)  # of a mapped operand: float32 where e is narrow
+        if dtype not in ("float16", "float32", "float64"):
             return e
-        value = type(e)(e.a, e.b)
-        return value if isinstance(e, _EXACT) else self.round(value, dtype)
+        name = "max" if isinstance(e, tirx.Max) else "min"
+        self.texts.add(extremum_text(name, dtype))
+        return extremum(name, e.a, e.b, dtype)
+
+    def unequal(self, e: Any) -> Any:
+        return tirx.Not(tirx.EQ(e.a, e.b)) if "float" in _dtype(e.a) else e
 
     def call(self, call: Any) -> Any:
         name, dtype = getattr(call.op, "name", ""), _dtype(call)
