@@ -216,7 +216,7 @@ class _Lowerer:
         body = self.lower(bodies(loop)[0], ctx)
         notes = {k: v for k, v in dict(loop.annotations).items() if not str(k).startswith("tl.")}
         if loop.kind == tirx.ForKind.SERIAL:
-            notes["pragma_unroll"] = False
+            notes["disable_unroll"] = True
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, as_stmt(body), loop.thread_binding, notes, loop.step, loop.span)
 
     def lower_role(self, stmt: Any, ctx: LowerContext) -> list[Any]:
