@@ -123,9 +123,9 @@ class _Checker:
         runs = _owners(loop, self.kernel.threads)
         for access in op.accesses:
             if access.tile.scope == "fragment":
-                self.access(access, runs, op.place)
+                self.access(access, runs, op.place, loop)
 
-    def access(self, access: Access, runs: np.ndarray, place: str) -> None:
+    def access(self, access: Access, runs: np.ndarray, place: str, loop: AnyLayout | None = None) -> None:
         """Runners hold the element; of a write, holders run the iteration. For all values of inner loops."""
         name, verb = access.tile.name, "writes" if access.write else "reads"
         if access.map is None:
@@ -136,19 +136,35 @@ class _Checker:
         at = access.map.apply(*index)
         dims = tuple(np.broadcast_to(np.asarray(at[f"d{k}"]), shape) for k in range(len(access.tile.shape)))
         element = np.ravel_multi_index(dims, access.tile.shape).reshape(len(runs), -1)
-        holds = _owners(self.layouts[name], self.kernel.threads)
         for column in element.T:
-            held = holds[column]
-            for bad, missing in (
-                (runs & ~held, "does not hold"),
-                (held & ~runs if access.write else runs[:0], "does not run"),
-            ):
-                if bad.any():
-                    x, thread = (int(v) for v in np.argwhere(bad)[0])
-                    self.say(
-                        f"{place} {verb} {name}: thread {thread} {missing} element {int(column[x])}, iteration {x}"
-                    )
-                    return
+            if wrong := self.mismatch(access, runs, column):
+                self.say(f"{place} {verb} {name}: {wrong}")
+                return
+            if loop is not None and not self.same_registers(name, loop, column):
+                self.say(f"{place} {verb} {name}: the register depends on the thread")
+                return
+
+    def mismatch(self, access: Access, runs: np.ndarray, element: np.ndarray) -> str:
+        """Whether the threads that run iterations and those that hold their elements go together."""
+        held = _owners(self.layouts[access.tile.name], self.kernel.threads)[element]
+        cases = [(runs & ~held, "does not hold")] + ([(held & ~runs, "does not run")] if access.write else [])
+        for bad, missing in cases:
+            if bad.any():
+                x, thread = (int(v) for v in np.argwhere(bad)[0])
+                return f"thread {thread} {missing} element {int(element[x])}, iteration {x}"
+        return ""
+
+    def same_registers(self, name: str, loop: AnyLayout, element: np.ndarray) -> bool:
+        """Iterations in one slot of the loop find their elements in one register, whatever the thread."""
+        home = self.layouts[name]
+        reg = np.full((int(np.prod(home.shape)), self.kernel.threads), -1)
+        rows = np.arange(len(reg))[:, None]
+        reg[rows, home.arrays["thread"].reshape(len(reg), -1)] = home.arrays["reg"].reshape(len(reg), -1)
+        thread, slot = (loop.arrays[a].reshape(len(element), -1) for a in ("thread", "reg"))
+        found = reg[element[:, None], thread]
+        order = np.argsort(slot, axis=None, kind="stable")
+        slots, found = slot.reshape(-1)[order], found.reshape(-1)[order]
+        return not np.any((np.diff(slots) == 0) & (np.diff(found) != 0))
 
     def reduce(self, op: Reduce) -> None:
         """The holders of a result are the threads of its row (padding lanes of the row included)."""

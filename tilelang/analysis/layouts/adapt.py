@@ -17,27 +17,15 @@ __all__ = ["extend", "once", "replicated_over", "restrict"]
 
 @lru_cache(4096)
 def once(layout: AnyLayout) -> AnyLayout:
-    """A sub-layout in which every element has one place: replicas take over register digits, then are dropped."""
+    """The first replica: every element has one place.
+
+    Other replicas could take over part of the work, but then a thread's registers would depend on the thread.
+    """
     if layout.replication == 1:
         return layout
     if isinstance(layout, Table):
         return Table(layout.shape, layout.axes, {a: v[..., :1] for a, v in layout.arrays.items()})
-    digits = [list(ds) for ds in layout.digits]
-    for rep in layout.replicas:
-        if rep.axis == "thread":
-            _hand_over(digits, rep)
-    return replace(layout, digits=tuple(tuple(ds) for ds in digits), replicas=()).compact("reg")
-
-
-def _hand_over(digits: list[list[Digit]], rep: Digit) -> None:
-    """Give part of one register digit to the threads that hold copies: they own those elements as well."""
-    for ds in reversed(digits):
-        for k, d in enumerate(ds):
-            part = math.gcd(d.extent, rep.extent) if d.axis == "reg" else 1
-            if part > 1:
-                rest = [Digit(d.extent // part, "reg", d.stride * part)] if d.extent > part else []
-                ds[k : k + 1] = [Digit(part, "thread", rep.stride), *rest]
-                return
+    return replace(layout, replicas=())
 
 
 @lru_cache(4096)

@@ -46,9 +46,24 @@ def _elements(loop: AnyLayout, access: DigitLayout, shape: tuple[int, ...]) -> n
     return np.ravel_multi_index(tuple(index), shape).reshape(-1)
 
 
+def _same_registers(home: AnyLayout, loop: AnyLayout, access: DigitLayout) -> bool:
+    """Every thread finds the element of its slot r in the same register: registers cannot be indexed at run time."""
+    element, slot = _elements(loop, access, home.shape), loop.arrays["reg"].reshape(-1, loop.replication)
+    reg = home.arrays["reg"].reshape(-1, home.replication)[element]
+    if isinstance(home, Table):  # copies of an element may be in different registers
+        held = home.arrays["thread"].reshape(-1, home.replication)[element]
+        mine = held[:, None, :] == loop.arrays["thread"].reshape(-1, loop.replication)[:, :, None]
+        reg = np.take_along_axis(reg, mine.argmax(2), 1)
+    else:
+        reg = np.broadcast_to(reg[:, :1], slot.shape)
+    first = np.zeros(int(slot.max()) + 1, np.int64)
+    first[slot] = reg
+    return bool(np.all(first[slot] == reg))
+
+
 @lru_cache(8192)
 def movement(home: AnyLayout, loop: AnyLayout, access: DigitLayout, write: bool) -> str:
-    """What it takes to serve a use: "" nothing, "shuffle" inside warps, "shared" across them.
+    """What it takes to serve a use: "" nothing, "shuffle" inside warps, "shared" through memory.
 
     A read needs every runner of an iteration to hold the element; a write needs the runners to be exactly the holders:
     another thread would overwrite a register that holds something else.
@@ -64,7 +79,7 @@ def movement(home: AnyLayout, loop: AnyLayout, access: DigitLayout, write: bool)
     top = -(-top // WARP) * WARP
     runs, holds = _owners(loop, top), _owners(home, top)[_elements(loop, access, home.shape)]
     if not np.any(runs & ~holds) and not (write and np.any(holds & ~runs)):
-        return ""
+        return "" if _same_registers(home, loop, access) else "shared"
     runs, holds = (x.reshape(len(x), -1, WARP).any(2) for x in (runs, holds))
     apart = np.any(runs & ~holds) or (write and np.any(holds & ~runs))
     return "shared" if apart else "shuffle"

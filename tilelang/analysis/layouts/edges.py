@@ -67,7 +67,7 @@ def _key(layout: AnyLayout) -> str:
 
 @dataclass(frozen=True)
 class Relayout:
-    """Data movement at one use; `kind` is "rename" (same owners, other registers) or "shared", `edge` what is violated."""
+    """Data movement at one use: `kind` is "rename" (same owners, other registers) or "shared", `edge` is violated."""
 
     var: str
     place: str
