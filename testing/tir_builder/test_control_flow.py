@@ -34,7 +34,7 @@ def test_device_conditions_become_branches():
     @T.prim_func
     def main(A: T.Tensor((8,), "int32"), n: T.int32):
         with T.Kernel(4, threads=32) as bx:
-            if bx < n and not (n == 3):
+            if bx < n and not (n == 3):  # noqa: SIM201
                 A[bx] = 1
             elif 1 < bx <= 2 or n != 4:
                 A[bx] = 2
@@ -154,9 +154,9 @@ def test_short_circuit_keeps_pythons_values():
     @T.prim_func
     def main(A: T.Tensor((8,), "int32"), n: T.int32):
         with T.Kernel(1, threads=32):
-            name = None or "x"
+            name = None or "x"  # noqa: SIM222
             flag = True and (n > 2)
-            off = False and n > 2
+            off = False and n > 2  # noqa: SIM223
             if flag and not off:
                 A[0] = len(name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole programs: GEMM and flash attention have the structure that the passes expect, with a span on every statement."""
+"""Whole programs: GEMM and flash attention have the structure that passes expect, with a span on every statement."""
 
 from __future__ import annotations
 

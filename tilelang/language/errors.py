@@ -6,6 +6,8 @@ from __future__ import annotations
 from tilelang.support.errors import UserError
 
 __all__ = [
+    "AtomicDtype",
+    "AtomicScope",
     "BadChoice",
     "BadPositive",
     "DuplicateInit",
@@ -20,6 +22,8 @@ __all__ = [
     "LoopOptions",
     "NegativeStage",
     "NoKernel",
+    "NotAReducer",
+    "NotSupported",
     "ReduceDim",
     "ReduceShape",
     "StrideRank",
@@ -72,7 +76,9 @@ class GemmShape(UserError, AssertionError):
 
     code = "TL1006"
     message = "T.gemm {axis} shape check failed: {left} has {left_extent}, {right} has {right_extent}"
-    help = "op(A) is (M, K), op(B) is (K, N), C is (M, N); transpose_A or transpose_B swap the two dimensions of an operand"
+    help = (
+        "op(A) is (M, K), op(B) is (K, N), C is (M, N); transpose_A and transpose_B swap the dimensions of an operand"
+    )
 
 
 class GemmOperandRank(UserError, ValueError):
@@ -169,3 +175,35 @@ class EagerOnly(UserError, RuntimeError):
     code = "TL1018"
     message = "T.{name} belongs to eager @tilelang.jit functions"
     help = "in a T.prim_func use Python values of the factory around it, or T.dynamic"
+
+
+class NotSupported(UserError, NotImplementedError):
+    """Part of the language that the compiler does not know yet."""
+
+    code = "TL1019"
+    message = "{what} is not supported yet"
+    help = "{instead}"
+
+
+class AtomicScope(UserError, ValueError):
+    """An atomic on memory that no other thread sees."""
+
+    code = "TL1020"
+    message = "T.{op} on {name}, which is in {scope} memory: atomics work on global and shared memory"
+    help = "update {name} with a plain store; registers belong to one thread"
+
+
+class AtomicDtype(UserError, TypeError):
+    """An atomic on an element type that the hardware has none for."""
+
+    code = "TL1021"
+    message = "T.{op} does not work on {dtype} elements ({name})"
+    help = "keep {name} in float32 or int32"
+
+
+class NotAReducer(UserError, TypeError):
+    """A reducer function got something else."""
+
+    code = "TL1022"
+    message = "T.{function} needs a buffer made by T.alloc_reducer (reducer_update an element of one)"
+    help = "allocate it: r = T.alloc_reducer(shape, dtype, op)"

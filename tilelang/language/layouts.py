@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pinning the layout of a buffer."""
+"""What a program says of its buffers: layouts, values outside of tensors, cache and alias hints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.regions import whole_region
 from tilelang.tir_builder.values import describe, is_buffer, shape_of
 
-__all__ = ["annotate_layout"]
+__all__ = ["annotate_l2_hit_ratio", "annotate_layout", "annotate_restrict_buffers", "annotate_safe_value"]
 
 
 def annotate_layout(layouts: Mapping[Any, Any]) -> None:
@@ -32,3 +32,24 @@ def annotate_layout(layouts: Mapping[Any, Any]) -> None:
         if not hasattr(layout, "dumps") or scope not in attrs.SHARED_SCOPES | {attrs.FRAGMENT}:
             raise errors.LayoutKind(name=buffer.name, scope=scope, what=describe(layout))
         builder.tile_op("annotate_layout", {"buffer": whole_region(buffer)}, {"layout": layout.dumps()})
+
+
+def annotate_safe_value(values: Mapping[Any, Any]) -> None:
+    """`T.annotate_safe_value({A: v})`: T.copy reads v, instead of 0, where it reads outside of the tensor A."""
+    builder = Builder.current("annotate_safe_value")
+    for buffer, value in values.items():
+        if not is_buffer(buffer) or buffer.ty.storage_scope != attrs.GLOBAL:
+            raise errors.NotSupported(
+                what=f"a safe value of {describe(buffer)}", instead="give safe values of tensor parameters"
+            )
+        builder.safe_values.append((buffer, value))
+
+
+def annotate_l2_hit_ratio(ratios: Mapping[Any, float]) -> None:
+    """A hint how much of each tensor should stay in L2; has no effect on results, and none yet on speed."""
+    Builder.current("annotate_l2_hit_ratio")
+
+
+def annotate_restrict_buffers(*buffers: Any) -> None:
+    """Says that these tensors do not overlap others, which the compiler assumes of all tensors anyway."""
+    Builder.current("annotate_restrict_buffers")

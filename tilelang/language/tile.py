@@ -14,10 +14,11 @@ from tvm import ir, tirx
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.language.elementwise import element_at, open_nest
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
 from tilelang.tir_builder.regions import extents_of, pair_regions, same_extent, squeeze, tile_name, tile_region
-from tilelang.tir_builder.values import as_condition, as_expr, static_int
+from tilelang.tir_builder.values import as_condition, as_expr, choose, static_int
 
 __all__ = [
     "GemmWarpPolicy",
@@ -77,6 +78,14 @@ def copy(
         builder.store(dst.source, cast_to(src, dtype_of(dst)), list(dst.indices))
         return
     a, b = pair_regions(src, dst)
+    safe = builder.safe_value_of(a.source)
+    if safe is not None:
+        _copy_with_safe_value(builder, a, b, safe)
+        return
+    if loop_layout is not None:
+        raise errors.NotSupported(
+            what="loop_layout in T.copy", instead="write the copy as a T.Parallel loop with it", arg="loop_layout"
+        )
     chosen = {
         "coalesced_width": int(coalesced_width or options.get("coalesced_width") or 0),
         "tma": not (disable_tma or options.get("disable_tma", False)),
@@ -84,6 +93,19 @@ def copy(
         "prefer": prefer,
     }
     builder.tile_op("copy", {"src": a, "dst": b}, chosen)
+
+
+def _copy_with_safe_value(builder: Builder, src: ir.TensorRegion, dst: ir.TensorRegion, safe: Any) -> None:
+    """A copy whose reads outside of the tensor give a value of the program's choice."""
+    loop = open_nest(builder, dst)
+    target, writable = element_at(dst, loop.values)
+    source, readable = element_at(src, loop.values)
+    value = cast_to(choose(readable, source, cast_to(as_expr(safe), dtype_of(source))), dtype_of(target))
+    stmt: tirx.Stmt = tirx.BufferStore(target.source, value, list(target.indices), span=builder.span)
+    if writable is not True:
+        stmt = tirx.IfThenElse(writable, stmt, None, span=builder.span)
+    builder.emit(stmt)
+    loop.close()
 
 
 def fill(buffer: Any, value: Any) -> None:
@@ -146,6 +168,10 @@ def gemm(
     GemmShape, GemmOperandScope and GemmOperandRank.
     """
     builder = Builder.current("gemm")
+    if mbar is not None:
+        raise errors.NotSupported(
+            what="mbar in T.gemm", instead="leave the synchronisation to the compiler", arg="mbar"
+        )
     (a, (a0, a1)), (b, (b0, b1)) = _gemm_operand(A, "A"), _gemm_operand(B, "B")
     c, (c0, c1) = _gemm_operand(C, "C")
     m, k = (a1, a0) if transpose_A else (a0, a1)

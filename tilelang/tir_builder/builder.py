@@ -63,6 +63,9 @@ class Builder:
         self.fresh: list[Any] = []  # variables made by the statement being traced
         self.outputs: list[tuple[Any, Place | None]] = []  # T.empty tensors and where they are made
         self.eager: Any = None  # EagerState of an eager trace
+        self.open_parallel: Any = None  # the OpenLoop of the T.Parallel nest being traced
+        self.reducers: list[Any] = []
+        self.safe_values: list[tuple[ir.Var, Any]] = []  # what reads outside of a tensor give
         self.parallel_vars: list[ir.Var] = []  # of the open T.Parallel nest, and bindings that depend on them
 
     # -- the current builder ----------------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ class Builder:
         return any(v.same_as(p) for v in found for p in self.parallel_vars)
 
     def check_index(self, buffer: ir.Var, indices: list[Any]) -> None:
-        """A per-thread array must not be indexed by a T.Parallel variable: which thread runs which iteration is free."""
+        """A per-thread array must not be indexed by a T.Parallel variable: any thread may run any iteration."""
         if self.parallel_vars and buffer.ty.storage_scope == attrs.LOCAL:
             for index in indices:
                 if self.depends_on_parallel(index):
@@ -171,6 +174,14 @@ class Builder:
         cell = tirx.BufferLoad(self.alloc(name, (1,), dtype, scope), [tirx.const(0, "int32")])
         self.fresh.append(cell)
         return cell
+
+    def reducer_of(self, buffer: Any) -> Any:
+        """The reducer that a buffer is, or None."""
+        return next((r for r in self.reducers if r.buffer.same_as(buffer)), None)
+
+    def safe_value_of(self, buffer: Any) -> Any:
+        """What reads outside of a tensor give, where the program says so."""
+        return next((value for b, value in self.safe_values if b.same_as(buffer)), None)
 
     # -- frames -----------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles rewritten functions, once for each piece of code, and binds them to the globals and closure of the original."""
+"""Compiles rewritten functions, once for each code, and binds them to the globals and closure of the original."""
 
 from __future__ import annotations
 import __future__

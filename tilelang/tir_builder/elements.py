@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import ir
+import tvm_ffi
+from tvm import ir, tirx
 
 from tilelang.ir import attrs
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder
+from tilelang.tir_builder.contributions import Contribution, Reducer
 from tilelang.tir_builder.dtypes import DType, as_dtype
 from tilelang.tir_builder.regions import index_buffer, is_tile, pair_regions, tile_region
 from tilelang.tir_builder.values import as_expr, describe, fold, is_buffer, is_scalar, python_value, shape_of
@@ -81,6 +83,10 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
         return
     target = index_buffer(owner, index)
     value = fold(value)
+    reducer = builder.reducer_of(owner) if builder.reducers else None
+    if reducer is not None and isinstance(target, ir.TensorLoad):
+        _contribute(builder, reducer, target, value)
+        return
     dtype = str(owner.ty.dtype)
     if isinstance(target, ir.TensorLoad):
         if is_buffer(value) or isinstance(value, ir.TensorRegion) or not _is_number(value):
@@ -92,6 +98,26 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
         builder.tile_op("copy", {"src": src, "dst": dst})
     else:
         builder.tile_op("fill", {"dst": tile_region(target, "fill", "dst"), "value": as_expr(value, dtype)})
+
+
+def _contribute(builder: Builder, reducer: Reducer, target: ir.TensorLoad, value: Any) -> None:
+    """A plain store to a reducer: `r[i] += x` or `r[i] = T.max(r[i], x)` in T.Parallel, anything outside."""
+    dtype = str(reducer.buffer.ty.dtype)
+    value = as_expr(value, dtype)
+    if builder.open_parallel is None and reducer.plain:
+        builder.store(reducer.buffer, value, list(target.indices))
+        return
+    node = _UPDATES.get(reducer.op)
+    if not reducer.plain or node is None or not isinstance(value, node):
+        raise errors.ReducerUpdate(name=reducer.buffer.name, op=reducer.op)
+    for old, added in ((value.a, value.b), (value.b, value.a)):
+        if tvm_ffi.structural_equal(old, target):
+            Contribution(builder, reducer).add(list(target.indices), added)
+            return
+    raise errors.ReducerUpdate(name=reducer.buffer.name, op=reducer.op)
+
+
+_UPDATES = {"sum": tirx.Add, "max": tirx.Max, "min": tirx.Min}
 
 
 def _is_number(value: Any) -> bool:

@@ -41,6 +41,8 @@ __all__ = [
     "OutOfScope",
     "PipelinedInParallel",
     "PositionalOnly",
+    "ReducerNest",
+    "ReducerUpdate",
     "ReferenceExpected",
     "ReturnInBranch",
     "ReturnValue",
@@ -133,7 +135,9 @@ class LoopCarriedName(UserError, RuntimeError):
     """A name is read and then bound anew in the body of a device loop: the next iteration would not see it."""
 
     code = "TL2010"
-    message = "{name} is read in this loop before it is bound anew; the loop body is traced once, so the new value would be lost"
+    message = (
+        "{name} is read in this loop before it is bound anew; the body is traced once, so the new value would be lost"
+    )
     help = "keep it in a variable: {name} = T.alloc_var(dtype, init), then `{name} = ...` stores to it"
 
 
@@ -425,3 +429,21 @@ class CompileTimeMissing(UserError, TypeError):
     code = "TL2047"
     message = "compile-time parameter {name} has no value"
     help = "pass {name}=..., or annotate it as a tensor"
+
+
+class ReducerNest(UserError, NotImplementedError):
+    """An update of a reducer in a nest whose contributions cannot be collected."""
+
+    code = "TL2048"
+    message = "reducer {name} cannot be updated here: {why}"
+    help = "index it by whole loop variables of the T.Parallel nest, in order, or by constants"
+
+
+class ReducerUpdate(UserError, ValueError):
+    """A store to a reducer that is no contribution."""
+
+    code = "TL2049"
+    message = "reducer {name} takes contributions to its {op} only; this store is something else"
+    help = (
+        "write T.reducer_update({name}[i], x); with replication= also {name}[i] += x or {name}[i] = T.max({name}[i], x)"
+    )

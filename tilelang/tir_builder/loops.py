@@ -57,6 +57,8 @@ class OpenLoop:
         self.spec = spec
         self.span = builder.span
         self.loops: list[tuple[ir.Var, ir.Expr, ir.Expr]] = []
+        self.before: list[tirx.Stmt] = []  # statements that the body asked for, around the nest
+        self.after: list[tirx.Stmt] = []
         values = []
         shifted = []
         for axis, name in zip(spec.axes, names, strict=True):
@@ -73,6 +75,7 @@ class OpenLoop:
             values.append(var)
         if spec.kind == "parallel":
             builder.parallel_vars = [var for var, _, _ in self.loops]
+            builder.open_parallel = self
         self.frame: Frame = builder.push(spec.kind)
         for at, axis, var, name in shifted:
             values[at] = builder.bind(as_expr(axis.start) + var * axis.step, name)
@@ -83,11 +86,13 @@ class OpenLoop:
         body = self.builder.pop(self.frame)
         if self.spec.kind == "parallel":
             self.builder.parallel_vars = []
+            self.builder.open_parallel = None
         for depth in range(len(self.loops) - 1, -1, -1):
             var, start, extent = self.loops[depth]
             notes = dict(self.spec.annotations) if depth == 0 else None
             body = tirx.For(var, start, extent, self.spec.for_kind, body, annotations=notes or None, span=self.span)
-        self.builder.emit(body)
+        for stmt in (*self.before, body, *self.after):
+            self.builder.emit(stmt)
 
 
 def _index_kind(value: Any) -> str:

@@ -35,7 +35,7 @@ class TensorSpec:
 
 
 class Ref:
-    """Annotation of a macro parameter that is passed by reference: a variable or an element, which the macro may store to."""
+    """Annotation of a macro parameter passed by reference: a variable or an element, which the macro may store to."""
 
 
 def as_shape(shape: Any, what: str = "shape") -> tuple[Any, ...]:

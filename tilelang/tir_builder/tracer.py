@@ -32,13 +32,13 @@ _LOOP_KINDS = frozenset({"parallel", "pipelined", "serial", "unroll", "vectorize
 
 @dataclass
 class Entry:
-    """What is known of a name: its variable if it is one, the frame that bound it, loops that read it, why it is dead."""
+    """What is known of a name: its variable if it is one, the frame that bound it, the loops that read it."""
 
     cell: Any = None
     frame: Frame | None = None
     place: Place | None = None
     read_in: set[int] = field(default_factory=set)
-    dead: str = ""  # "" | "gone" (defined in a closed block) | "stale" (bound anew in one)
+    dead: str = ""  # why it may not be read: "gone" (defined in a closed block) or "stale" (bound anew in one)
 
 
 class Scope:
@@ -304,6 +304,8 @@ class Tracer:
         builder = self.builder
         if isinstance(iterable, builtins.range):
             iterable = LoopSpec("serial", (Axis(iterable.start, iterable.stop, iterable.step),))
+        if hasattr(iterable, "trace"):  # a loop of the language with a shape of its own
+            return iterable.trace(builder, spec)
         if not isinstance(iterable, LoopSpec):
             if isinstance(iterable, ir.Expr) or not isinstance(iterable, Iterable):
                 raise errors.NotIterable(what=values.describe(iterable))

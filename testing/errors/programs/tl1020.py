@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32"), n: T.int32):
+    with T.Kernel(1, threads=32) as b:
+        x = T.alloc_fragment((8,), "float32")
+        for i in T.Parallel(8):
+            T.atomic_add(x[i], 1)
