@@ -50,7 +50,7 @@ from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gem
 from tilelang.transform.lower.matrix_store import lower_matrix_store
 from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.reduce import lower_reduce
-from tilelang.transform.lower.translate import lower_scalar
+from tilelang.transform.lower.scalar import lower_scalar
 from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
 
 __all__ = ["lower_tile_ops"]
@@ -216,7 +216,7 @@ class _Lowerer:
         body = self.lower(bodies(loop)[0], ctx)
         notes = {k: v for k, v in dict(loop.annotations).items() if not str(k).startswith("tl.")}
         if loop.kind == tirx.ForKind.SERIAL:
-            notes["disable_unroll"] = True
+            notes["pragma_unroll" if loop.loop_var in ctx.unroll else "disable_unroll"] = True
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, as_stmt(body), loop.thread_binding, notes, loop.step, loop.span)
 
     def lower_role(self, stmt: Any, ctx: LowerContext) -> list[Any]:

@@ -14,9 +14,9 @@ from tvm import tirx
 from tilelang.ir import attrs
 from tilelang.layout import SharedTile, row_major, spread
 from tilelang.layout import operands as hw
-from tilelang.transform.lower.context import LowerContext, LoweringError
+from tilelang.transform.lower.context import LowerContext, LoweringError, UnsupportedTileOp
 from tilelang.transform.lower.parallel import lower_parallel
-from tilelang.transform.lower.translate import lower_scalar
+from tilelang.transform.lower.scalar import lower_scalar
 
 
 def buffer(name: str, shape: tuple[Any, ...], dtype: str = "float32", scope: str = "global") -> Any:
@@ -239,3 +239,24 @@ def test_scalar_store_runs_on_the_holders() -> None:
     want = np.zeros(16, np.float32)
     want[5] = 3
     np.testing.assert_array_equal(get_fragment(mach, ctx, F), want)
+
+
+def test_scalar_code_on_spread_fragments() -> None:
+    spread_, whole = spread.coalesced((16,), 16, 1, 16).replicate(2), spread.replicated((2,), 32)
+    F, G, W = (buffer(x, s, "float32", "local.fragment") for x, s in (("F", (16,)), ("G", (16,)), ("W", (2,))))
+    A = buffer("A", (16,))
+    ctx = context(32, {F: spread_, G: spread_, W: whole}, {})
+    i = tirx.Var("i", "int32")
+    loop = tirx.For(i, 0, 16, tirx.ForKind.SERIAL, tirx.SeqStmt([
+        tirx.BufferStore(F, G[i] + W[1], [i]), tirx.BufferStore(A, F[i], [i]),
+    ]))  # fmt: skip
+    mach = machine(ctx, {A: np.zeros(16, np.float32)})
+    put_fragment(mach, ctx, G, np.arange(16, dtype=np.float32))
+    put_fragment(mach, ctx, W, np.asarray([1, 2], np.float32))
+    mach.run(lower_scalar(loop, ctx))
+    np.testing.assert_array_equal(get_fragment(mach, ctx, F), np.arange(16) + 2)
+    np.testing.assert_array_equal(mach.memory[A], np.arange(16) + 2)
+    lower_scalar(tirx.IfThenElse(W[0] > 0.0, tirx.BufferStore(A, W[0], [0]), None), ctx)
+    for bad in (tirx.IfThenElse(F[0] > 0.0, tirx.BufferStore(A, W[0], [0]), None), tirx.BufferStore(F, F[3], [2])):
+        with pytest.raises(UnsupportedTileOp):
+            lower_scalar(bad, ctx)

@@ -84,6 +84,7 @@ class LowerContext:
     allocs: list[Stmt] = field(default_factory=list)  # AllocBuffer statements of scratch buffers
     analyzer: Any = field(default_factory=sym.Analyzer)  # the driver binds block, thread and loop variables in scope
     extents: dict[Any, int] = field(default_factory=dict)  # surrounding loop variables with range [0, extent)
+    unroll: set[Any] = field(default_factory=set)  # found: surrounding loop variables that index registers
 
     def barrier(self) -> Stmt:
         """Synchronises exactly the `threads` threads."""

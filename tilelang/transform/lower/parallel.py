@@ -134,6 +134,7 @@ class _Emitter:
             layout = self.ctx.layout(buffer)
             used = {v: n for v, n in ranges.items() if any(mentions(x, {v}) for x in indices)}
             self.unroll.update(used)
+            self.ctx.unroll.update(v for v in used if v in self.ctx.extents)
             slots = self.slots
             if only is not None and slots.count > self.plan.width:
                 low = only * self.plan.width

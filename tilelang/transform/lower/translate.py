@@ -16,12 +16,24 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
+from tilelang.ir.attrs import DEVICE_OP_PREFIX
+from tilelang.ir.device_ops import DEVICE_OPS
 from tilelang.ir.stmts import const_int, dtype_of
+from tilelang.ir.walk import collect
 from tilelang.support.errors import InternalError, UserError
-from tilelang.transform.lower.context import Expr, LowerContext, Stmt, const, is_fragment, is_global, is_shared
+from tilelang.transform.lower.context import (
+    Expr,
+    LowerContext,
+    Stmt,
+    UnsupportedTileOp,
+    const,
+    is_fragment,
+    is_global,
+    is_shared,
+)
 from tilelang.transform.lower.numeric import Unknown
 
-__all__ = ["Translator", "conjunction", "guarded", "lower_scalar", "unrolled", "zero"]
+__all__ = ["Translator", "conjunction", "guarded", "unrolled", "zero"]
 
 Registers = Callable[[Any, Sequence[Expr], dict[Any, int]], Expr]
 
@@ -70,20 +82,23 @@ class Translator:
         self.replaced: dict[int, Expr] = {}  # loads that have been done already, by node identity
         self._mutator: Any = None  # of the running traversal
         self.failure: Exception | None = None  # raised in a callback: the engine would turn it into a RuntimeError
-        handlers = {
-            ir.TensorLoad: self._load,
+        # few entries: the engine inspects every callback on every call
+        handlers = {ir.TensorLoad: self._load, ir.Call: self._call, tirx.Stmt: self._statement, ir.Var: self._var}
+        self._callbacks = [(types, self._catching(fn)) for types, fn in handlers.items()]
+        self._statements = {
             tirx.BufferStore: self._store,
-            ir.Call: self._call,
             tirx.IfThenElse: self._if,
             tirx.For: self._for,
             tirx.Bind: self._bind,
             tirx.Evaluate: self._evaluate,
-            ir.Var: lambda v, _m: self.substitution.get(v, v),
         }
-        self._callbacks = [(types, self._catching(fn)) for types, fn in handlers.items()]
 
     def __call__(self, node: Any) -> Any:
         """The translated statement or expression."""
+        if isinstance(node, tirx.IntImm):
+            return node
+        if isinstance(node, ir.Var):
+            return self.substitution.get(node, node)
         if self._mutator is not None:
             return self._mutator.mutate(node)
         try:
@@ -105,6 +120,13 @@ class Translator:
                 self._mutator = outer
 
         return call
+
+    def _statement(self, stmt: Any, mutator: Any) -> Any:
+        handler = self._statements.get(type(stmt))
+        return handler(stmt, mutator) if handler is not None else mutator.default_mutate(stmt)
+
+    def _var(self, var: Any, _mutator: Any) -> Any:
+        return self.substitution.get(var, var)
 
     # -- places
     def bounds(self, buffer: Any, indices: Sequence[Expr]) -> list[Expr]:
@@ -157,6 +179,7 @@ class Translator:
 
     # -- statements
     def _store(self, store: Any, _mutator: Any) -> Stmt:
+        self._once(store.value, store.span)
         buffer, indices = self.place(store.buffer, store.indices)
         new = tirx.BufferStore(buffer, self(store.value), indices, span=store.span)
         conditions = [self(c) for c in self.bounds(store.buffer, store.indices)]
@@ -189,7 +212,25 @@ class Translator:
     def _bind(self, stmt: Any, _mutator: Any) -> Stmt:
         if str(getattr(stmt.var.ty, "dtype", "")).startswith("int") and not _reads(stmt.value):
             self.ctx.analyzer.bind(stmt.var, stmt.value, allow_override=True)
+        self._once(stmt.value, stmt.span)
         return tirx.Bind(stmt.var, self(stmt.value), span=stmt.span)
+
+    def _once(self, value: Expr, span: Any) -> None:
+        """A call with effects inside a value cannot be left to one of the threads that run an iteration together."""
+        if not self.owner:
+            return
+        for call in collect(value, ir.Call):
+            row = DEVICE_OPS.get(str(getattr(call.op, "name", "")).removeprefix(DEVICE_OP_PREFIX))
+            if row is not None and any(
+                getattr(a, "op", None) is not None and a.op.name == "tirx.address_of"
+                for a in call.args
+                if isinstance(a, ir.Call)
+            ):
+                raise UnsupportedTileOp(
+                    span=span,
+                    what=f"the result of {row.name} is used in a parallel loop whose iterations run on several threads each",
+                    instead="do not use the previous value, or make the loop at least as large as the block",
+                )
 
     def _evaluate(self, stmt: Any, _mutator: Any) -> Stmt:
         """A call for its effects: done once, and only where the global elements it addresses exist."""
@@ -204,36 +245,3 @@ class Translator:
         tvm_ffi.structural_walk(stmt.value, (ir.Call, address))
         new = tirx.Evaluate(self(stmt.value), span=stmt.span)
         return guarded(self.owner + [self(c) for c in conditions], new)
-
-
-# -- code outside T.Parallel: executed by all threads ----------------------------------------------------------------------
-class _Scalar(Translator):
-    """Every thread runs the statement; a fragment element is stored by the threads that hold it."""
-
-    def __init__(self, ctx: LowerContext) -> None:
-        super().__init__(ctx, self._register)
-
-    def _register(self, buffer: Any, indices: Sequence[Expr], _ranges: dict[Any, int]) -> Expr:
-        at = self.ctx.layout(buffer).apply(*[self(x) for x in indices])["reg"]
-        return const(at) if isinstance(at, int) else at
-
-    def _store(self, store: Any, mutator: Any) -> Stmt:
-        new = super()._store(store, mutator)
-        if not is_fragment(store.buffer):
-            return new
-        layout = self.ctx.layout(store.buffer)
-        index = [self(x) for x in store.indices]
-        reg = layout.apply(*index)["reg"]
-        here, valid = layout.locate(thread=self.ctx.thread, reg=reg)
-        conditions = [] if isinstance(valid, bool) and valid else [valid]
-        conditions += [a == b for a, b in zip(here, index, strict=True)]
-        conditions = [c for c in map(self.ctx.analyzer.simplify, conditions) if const_int(c) != 1]
-        return guarded(conditions, new)
-
-
-def lower_scalar(stmt: Stmt, ctx: LowerContext) -> Stmt:
-    """A statement outside T.Parallel with its accesses translated.
-
-    A read of a fragment element gives the thread's own register: it is meaningful where the thread holds the element.
-    """
-    return _Scalar(ctx)(stmt)
