@@ -42,3 +42,17 @@ def test_symbolic_shapes_are_refused() -> None:
         b.copy(region(b.args[0], (0, 64), (0, 64)), b.shared("S", (64, 64)))
     with pytest.raises(ValueError, match="symbolic shape"):
         tile_function(b.func)
+
+
+def _cuda_text(module: tvm.runtime.Module) -> str:
+    """The CUDA sources anywhere in a module."""
+    own = module.inspect_source() if module.kind == "cuda" else ""
+    return own + "".join(_cuda_text(imported) for imported in module.imports)
+
+
+def test_builds_for_cuda() -> None:
+    """The kernel's text with its device operations ends up in the executable, beside Relax's own kernels."""
+    executable = compile_module(_module(gemm_program(), "cuda:sm_90a"), "cuda:sm_90a")
+    text = _cuda_text(executable.mod)
+    assert "wgmma.mma_async" in text and "cp.async.bulk.tensor" in text
+    assert text.count("__global__") >= 2
