@@ -21,7 +21,20 @@ from tvm import ir, tirx
 
 from tilelang.ir.stmts import as_list, as_stmt
 
-__all__ = ["collect", "is_buffer", "loads_in", "mentions", "rewrite", "vars_in", "walk", "with_span"]
+__all__ = [
+    "LOAD",
+    "collect",
+    "is_buffer",
+    "loads_in",
+    "mentions",
+    "rewrite",
+    "transform",
+    "vars_in",
+    "walk",
+    "with_span",
+]
+
+LOAD = ir.TensorLoad  # the node type of `buffer[i]`; tirx.BufferLoad is a function
 
 Node = Any
 NodeType = type[Any] | tuple[type[Any], ...]
@@ -60,7 +73,7 @@ def vars_in(root: Node) -> set[Node]:
 
 def loads_in(root: Node) -> list[Node]:
     """The buffer loads, outer ones first."""
-    return collect(root, ir.TensorLoad)
+    return collect(root, LOAD)
 
 
 def mentions(root: Node, wanted: set[Node]) -> bool:
@@ -106,7 +119,7 @@ def with_span(stmt: Node, span: Any) -> Node:
 def rewrite(root: Node, rules: Mapping[NodeType, Callable[[Node], Any]]) -> Node:
     """Maps `root` children first; a rule gets a node whose children are mapped already and returns its replacement.
 
-    Returning the same node means no change. A rule for a statement may return a list of statements, or None to drop it."""
+    The same node means no change. A rule for a statement may return a list of statements, or None to drop it."""
 
     def callback(rule: Callable[[Node], Any]) -> Callable[[Node], Any]:
         def call(node: Node) -> Any:
@@ -122,6 +135,19 @@ def rewrite(root: Node, rules: Mapping[NodeType, Callable[[Node], Any]]) -> Node
     if not any(tirx.SeqStmt in (t if isinstance(t, tuple) else (t,)) for t in rules):
         entries.insert(0, (tirx.SeqStmt, _flat))
     return tvm_ffi.structural_map(root, entries, order="post")
+
+
+def transform(root: Node, rules: Mapping[NodeType, Callable[[Node, Callable[[Node], Node]], Node]]) -> Node:
+    """Maps `root` with rules that decide about their children: `rule(node, descend)` returns the replacement, where
+    `descend(x)` maps x itself by the rules, and `descend(node)` the children of the node at hand."""
+
+    def callback(rule: Callable[[Node, Callable[[Node], Node]], Node]) -> Callable[[Node, Any], Node]:
+        def call(node: Node, mutator: Any) -> Node:
+            return rule(node, lambda x: mutator.default_mutate(x) if x is node else mutator.mutate(x))
+
+        return call
+
+    return tvm_ffi.structural_mutate(root, [(types, callback(rule)) for types, rule in rules.items()])
 
 
 def _flat(seq: Node) -> Node:

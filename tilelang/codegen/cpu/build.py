@@ -20,7 +20,7 @@ _PIPELINE = "tilelang_cpu"
 def _pipeline() -> tuple[Any, Any, Any]:
     """Own list: the stock ones merge, simplify or reject things that belong to other targets.
 
-    Without StmtSimplify: it takes floats for real numbers ((a + b) - a becomes b, a != a becomes false), and LLVM does the rest.
+    Without StmtSimplify: it takes floats for real numbers ((a + b) - a becomes b, a != a becomes false).
     """
 
     @tvm.transform.module_pass(opt_level=0)
@@ -55,8 +55,10 @@ def build_cpu(func: tirx.PrimFunc, poison: bool = False) -> CpuModule:
 
 
 class CpuModule:
-    """A tile program that runs here. Calling it takes tensors (anything with DLPack, and numpy arrays of ml_dtypes types)
-    and scalars in the order of the parameters, writes outputs in place and returns None."""
+    """A tile program that runs here.
+
+    Calling it takes tensors (anything with DLPack, and numpy arrays also of ml_dtypes' types) and scalars in the order of
+    the parameters, writes outputs in place and returns None."""
 
     def __init__(self, func: tirx.PrimFunc, poison: bool = False) -> None:
         self.func = func
@@ -78,8 +80,8 @@ class CpuModule:
 
 
 def _argument(value: Any) -> Any:
-    """numpy arrays go through torch, which has a DLPack type for each dtype of ml_dtypes. An empty tensor becomes one of
-    TVM: DLPack gives it strides that the generated checks take for wrong."""
+    """numpy arrays go through torch, which has a DLPack type for each dtype of ml_dtypes. An empty tensor becomes one
+    of TVM: DLPack gives it strides that the generated checks take for wrong."""
     if isinstance(value, np.ndarray):
         import torch
 

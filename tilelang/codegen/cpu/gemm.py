@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gemm on the cpu: operands are packed into contiguous scratch of the arithmetic type, then multiplied in register blocks.
+"""gemm on the cpu: operands are packed into contiguous scratch of the arithmetic type, then multiplied by blocks.
 
 Accumulates in c's type; float16 and narrower accumulators are kept in float32 during one gemm and rounded when stored.
 A block of ROWS x COLS accumulators stays in vector registers over the whole K loop.

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 from tvm import ir, tirx
 
-from tilelang.codegen.cpu.float_bits import FLOAT_FORMATS, decode, encode, extremum, extremum_text, llvm_functions
+from tilelang.codegen.cpu.llvm_helpers import FLOAT_FORMATS, HELPERS, decode, encode, helper_texts
 from tilelang.codegen.cpu.loops import is_narrow_float, twin
 from tilelang.ir import walk
 from tilelang.ir.stmts import as_stmt, dtype_of
@@ -26,6 +26,8 @@ __all__ = ["legalize_floats"]
 
 # Rounds never: the result is one of the operands.
 _EXACT_CALLS = frozenset({"tirx.if_then_else", "tirx.fabs"})
+_EXTERN_CALLS = ("tirx.call_extern", "tirx.call_pure_extern")
+_DECODERS = frozenset(f"tl_{name}_to_f32" for name in FLOAT_FORMATS)
 _ROUNDED = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorMod)
 
 
@@ -35,20 +37,25 @@ def legalize_floats(func: tirx.PrimFunc) -> tirx.PrimFunc:
     params = [p for p in func.params if walk.is_buffer(p) and is_narrow_float(dtype_of(p))]
     body = walk.rewrite(func.body, legal.rules)
     views = [tirx.DeclBuffer(legal.bits(p), data=p.data) for p in params]
-    text = llvm_functions(legal.dtypes) + "".join(sorted(legal.texts))
-    if not text:
-        return func.with_body(body)
-    return func.with_body(tirx.AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", text, as_stmt([*views, body])))
+    body = as_stmt([*views, body])
+    helpers = _helpers_in(body)
+    if helpers:
+        body = tirx.AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", helper_texts(helpers), body)
+    return func.with_body(body)
+
+
+def _helpers_in(body: Any) -> set[str]:
+    """Names of the LLVM functions that a body calls."""
+    calls = walk.collect(body, ir.Call, lambda c: getattr(c.op, "name", "") in _EXTERN_CALLS)
+    return {str(c.args[0].value) for c in calls} & HELPERS.keys()
 
 
 class _Legalizer:
-    """Rules of a bottom-up rewrite. A rule sees a node whose recorded type is still narrow and whose children are float32."""
+    """Rules of a bottom-up rewrite: a node still has its narrow type recorded, its children are float32 already."""
 
     def __init__(self) -> None:
         self.buffers: dict[Any, Any] = {}
         self.vars: dict[Any, Any] = {}
-        self.dtypes: set[str] = set()
-        self.texts: set[str] = set()
         self.rules: dict[Any, Any] = {
             ir.TensorLoad: self.load,
             tirx.BufferStore: self.store,
@@ -72,7 +79,6 @@ class _Legalizer:
             return False
         if dtype not in FLOAT_FORMATS:
             raise NotImplementedError(f"the cpu target cannot compute with {dtype}")
-        self.dtypes.add(dtype)
         return True
 
     def round(self, value: Any, dtype: str) -> Any:
@@ -148,8 +154,7 @@ class _Legalizer:
         if dtype not in ("float16", "float32", "float64"):
             return e
         name = "max" if isinstance(e, tirx.Max) else "min"
-        self.texts.add(extremum_text(name, dtype))
-        return extremum(name, e.a, e.b, dtype)
+        return tirx.call_pure_extern(dtype, f"tl_{name}_{dtype}", e.a, e.b)
 
     def unequal(self, e: Any) -> Any:
         return tirx.Not(tirx.EQ(e.a, e.b)) if "float" in _dtype(e.a) else e
@@ -157,22 +162,24 @@ class _Legalizer:
     def call(self, call: Any) -> Any:
         name, dtype = getattr(call.op, "name", ""), _dtype(call)
         if name == "tirx.reinterpret":
-            return self.reinterpret(call, dtype)
+            if self.narrow(dtype):
+                return decode(call.args[0], dtype)
+            bits = _stored_bits(call.args[0])
+            return call if bits is None else tirx.reinterpret(dtype, bits)
+        if name == "tirx.address_of":
+            bits = _stored_bits(call.args[0])
+            return call if bits is None else tirx.address_of(bits)
         if not self.narrow(dtype):
             return call
         value = ir.Call(call.op, list(call.args), attrs=call.attrs, ret_ty=ir.PrimType("float32"))
         return value if name in _EXACT_CALLS else self.round(value, dtype)
 
-    def reinterpret(self, call: Any, dtype: str) -> Any:
-        """Bits to a narrow float and back: the operand of the latter is a `decode`, whose argument is the bits."""
-        if self.narrow(dtype):
-            return decode(call.args[0], dtype)
-        value = call.args[0]
-        if isinstance(value, ir.Call) and getattr(value.op, "name", "") == "tirx.call_pure_extern":
-            for name in self.dtypes:
-                if value.args[0] == f"tl_{name}_to_f32":
-                    return value.args[1]
-        return call
+
+def _stored_bits(value: Any) -> Any | None:
+    """The bits that a mapped narrow value was decoded from, None when it is no decoded one."""
+    if not isinstance(value, ir.Call) or getattr(value.op, "name", "") not in _EXTERN_CALLS:
+        return None
+    return value.args[1] if str(value.args[0].value) in _DECODERS else None
 
 
 def _dtype(e: Any) -> str:

@@ -46,7 +46,7 @@ def all_of(conditions: Sequence[Any]) -> Any | None:
 def twin(
     buffer: Any, *, dtype: str | None = None, name: str | None = None, scope: str | None = None, aligned: bool = False
 ) -> Any:
-    """A buffer like `buffer`. Unless `aligned`, only its elements are taken to be aligned: a caller's memory may start anywhere."""
+    """A buffer like `buffer`. Unless `aligned`, only its elements are: a caller's memory may start anywhere."""
     ty = buffer.ty
     dtype = dtype or dtype_of(buffer)
     return tirx.decl_buffer(
@@ -86,8 +86,8 @@ def nest(ranges: Sequence[tuple[Any, Any]], body: Callable[[list[Any]], Any]) ->
 class ClippedRegion:
     """A region and the part of it that lies inside its buffer.
 
-    `dims` are the dimensions with an extent other than 1, `ranges` the in-bounds [lo, hi) offsets along them, `inside` the
-    condition that the other dimensions are in bounds (None: proved), `whole` says that nothing of the region is outside."""
+    `dims` are the dimensions with an extent other than 1, `ranges` the in-bounds [lo, hi) offsets along them, `inside`
+    the condition that the other dimensions are in bounds (None: proved), `whole`: nothing of the region is outside."""
 
     buffer: Any
     mins: tuple[Any, ...]

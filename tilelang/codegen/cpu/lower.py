@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tile program (level 1) -> a function of loops that TVM's llvm target compiles, with the same meaning.
 
-A launch becomes a parallel loop over its blocks; a block runs its statements one after the other on buffers of its own. Tile
-ops become loops (`tile_ops`), statements that look at threadIdx are spread over threads first (`threads`), element accesses
-outside a buffer read 0 and store nothing, and bfloat16 and float8 are computed in float32 and rounded (`legalize_floats`).
+A launch becomes a parallel loop over its blocks; a block runs its statements one after the other on buffers of its own.
+Tile ops become loops (`tile_ops`), statements that look at threadIdx are spread over threads first (`threads`), element
+accesses outside a buffer read 0 and store nothing, and floats get the language's rounding (`legalize_floats`).
 
 Nothing is assumed about layouts, pipelines or barriers: this is the reference that the other targets must agree with.
 """
@@ -12,15 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from tvm import ir, sym, tirx
 
-from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
+from tilelang.codegen.cpu.device_ops import lower_device_op
 from tilelang.codegen.cpu.legalize_floats import legalize_floats
+from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
 from tilelang.codegen.cpu.threads import serialize_threads
 from tilelang.codegen.cpu.tile_ops import expand_tile_op
 from tilelang.ir import attrs, walk
+from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, as_list, as_stmt, const_int, dtype_of, kernel_of, substitute
 from tilelang.ir.tile_ops import TileOp
 
@@ -30,8 +33,8 @@ __all__ = ["lower_to_cpu"]
 def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
     """The loops of a tile program.
 
-    With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test sees reads
-    of memory that the program never wrote. Raises NotImplementedError for what the cpu target cannot run."""
+    With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test sees
+    reads of memory that the program never wrote. Raises NotImplementedError for what the cpu target cannot run."""
     func = _unaligned(func)
     body = as_stmt(_lower_host(as_list(func.body), poison))
     return legalize_floats(func.with_body(body))
@@ -132,13 +135,39 @@ class _Block:
     # Expressions: loads that may lie outside their buffer read 0.
 
     def expr(self, expr: Any) -> Any:
-        return walk.rewrite(expr, {ir.TensorLoad: self._load}) if isinstance(expr, ir.Expr) else expr
+        if not isinstance(expr, ir.Expr):
+            return expr
+        return walk.transform(expr, {walk.LOAD: self._load, ir.Call: self._call})
 
-    def _load(self, load: Any) -> Any:
-        buffer, indices = load.source, list(load.indices)
-        bounds = self.out_of_bounds(buffer, indices)
-        value = _access(buffer, indices)
-        return value if bounds is None else tirx.if_then_else(bounds, value, tirx.const(0, dtype_of(buffer)))
+    def _load(self, load: Any, descend: Any) -> Any:
+        bounds = self.out_of_bounds(load.source, list(load.indices))
+        value = self._element(load, descend)
+        if bounds is None:
+            return value
+        return tirx.if_then_else(descend(bounds), value, tirx.const(0, dtype_of(load.source)))
+
+    def _element(self, load: Any, descend: Any) -> Any:
+        return tirx.BufferLoad(load.source, _wide(load.source, [descend(i) for i in load.indices]))
+
+    def _call(self, call: Any, descend: Any) -> Any:
+        op = DeviceOp.from_node(call)
+        if op is None:
+            return descend(call)
+        target = op.operands.get("p")
+        operands: dict[str, Any] = {}
+        for name, value in op.operands.items():
+            if isinstance(value, ir.Call) and getattr(value.op, "name", "") == "tirx.address_of":
+                operands[name] = tirx.address_of(self._element(value.args[0], descend))
+            else:
+                operands[name] = descend(value)
+        lowered = lower_device_op(replace(op, operands=operands))
+        if lowered is None or not isinstance(target, ir.Call):
+            return tirx.const(0, "int32") if lowered is None else lowered
+        element = target.args[0]
+        bounds = self.out_of_bounds(element.source, list(element.indices))
+        if bounds is None:
+            return lowered
+        return tirx.if_then_else(descend(bounds), lowered, tirx.const(0, dtype_of(element.source)))
 
     def out_of_bounds(self, buffer: Any, indices: list[Any]) -> Any | None:
         """The condition under which an access is in bounds, None when that is proved."""
@@ -202,9 +231,6 @@ class _Block:
         return self.body(stmt.body)  # launch hints: register counts, clusters
 
     def _evaluate(self, stmt: Any) -> Any:
-        name = getattr(getattr(stmt.value, "op", None), "name", "")
-        if name.startswith("tl."):
-            raise NotImplementedError(f"the cpu target has no meaning for {name}")
         return tirx.Evaluate(self.expr(stmt.value))
 
     def _assert(self, stmt: Any) -> Any:
@@ -234,7 +260,7 @@ _STMTS: dict[type, Any] = {
 
 def _is_pure_int(expr: Any) -> bool:
     """May the analyzer keep `expr` as a fact: an integer (or bool) that no store can change."""
-    return dtype_of(expr).startswith(("int", "bool")) and not walk.collect(expr, (ir.TensorLoad, ir.Call))
+    return dtype_of(expr).startswith(("int", "bool")) and not walk.collect(expr, (walk.LOAD, ir.Call))
 
 
 def _wide(buffer: Any, indices: list[Any]) -> list[Any]:
@@ -242,10 +268,6 @@ def _wide(buffer: Any, indices: list[Any]) -> list[Any]:
     if buffer.ty.storage_scope != attrs.GLOBAL:
         return indices
     return [tirx.Cast("int64", i) if dtype_of(i) == "int32" else i for i in indices]
-
-
-def _access(buffer: Any, indices: list[Any]) -> Any:
-    return tirx.BufferLoad(buffer, _wide(buffer, indices))
 
 
 def _poison(dtype: str) -> Any:

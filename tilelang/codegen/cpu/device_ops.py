@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device ops that a tile program may use, as the cpu target computes them.
+
+Atomics are real ones: blocks run on several cores. Approximate functions are exact here. Exchanges between lanes are
+gone already (`lanes`); barriers and hints mean nothing where threads run in lockstep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import tirx
+
+from tilelang.codegen.cpu.llvm_helpers import HELPERS, maximum_nan
+from tilelang.ir.device_ops import DeviceOp
+
+__all__ = ["lower_device_op"]
+
+_NOTHING = frozenset(
+    {"syncwarp", "sync_threads", "nanosleep", "pin", "fence_proxy_async", "setmaxnreg_inc", "setmaxnreg_dec"}
+)
+
+
+def lower_device_op(op: DeviceOp) -> Any:
+    """The expression that stands for an op; None when it does nothing. Raises NotImplementedError."""
+    if op.name in _NOTHING:
+        return None
+    if op.name in _MATH:
+        return _MATH[op.name](*op.operands.values())
+    if op.name == "atomic_load":
+        return _pointer(op)
+    if op.name == "atomic_store":
+        return _extern(op, f"tl_atomic_exch_{op.statics['dtype']}")
+    if op.name.startswith("atomic_"):
+        return _extern(op, f"tl_{op.name}_{op.statics.get('dtype')}")
+    raise NotImplementedError(f"T operation {op.name} has no meaning on the cpu target")
+
+
+def _pointer(op: DeviceOp) -> Any:
+    """The element that an atomic load reads: x86 and arm64 read aligned words at once."""
+    return op["p"].args[0]
+
+
+def _extern(op: DeviceOp, name: str) -> Any:
+    if name not in HELPERS:
+        raise NotImplementedError(f"{op.name} of {op.statics.get('dtype')} on the cpu target")
+    return tirx.call_extern(str(op.statics["dtype"]), name, *op.operands.values())
+
+
+def _one_over(x: Any) -> Any:
+    return tirx.const(1.0, "float32") / x
+
+
+_MATH: dict[str, Callable[..., Any]] = {
+    "ex2": tirx.exp2,
+    "lg2": tirx.log2,
+    "rcp": _one_over,
+    "rsqrt": tirx.rsqrt,
+    "sqrt_approx": tirx.sqrt,
+    "sin_approx": tirx.sin,
+    "cos_approx": tirx.cos,
+    "tanh_approx": tirx.tanh,
+    "fma": lambda a, b, c: a * b + c,
+    "max3": lambda a, b, c: tirx.Max(tirx.Max(a, b), c),
+    "max_nan": lambda a, b: maximum_nan("max", a, b),
+    "min_nan": lambda a, b: maximum_nan("min", a, b),
+    "div_approx": lambda a, b: a / b,
+    "keep": lambda x: x,
+}

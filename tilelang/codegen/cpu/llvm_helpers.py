@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions written in LLVM's language, linked into a program that calls them and inlined there.
+
+They say what TIR cannot: conversions of narrow floats (as expressions these mention their argument several times, and
+nested ones would grow without bound), NaN-aware extrema, atomics. `helper_texts` gives the definitions of the names that
+a program calls.
+
+Conversions round to nearest even. What is too large becomes infinity, in float8_e4m3fn (which has none) the largest
+number, as CUDA's conversion does; NaN stays NaN. bfloat16 values are passed as float32.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+__all__ = ["FLOAT_FORMATS", "HELPERS", "FloatFormat", "decode", "encode", "helper_texts", "maximum_nan"]
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """An IEEE-like format with fewer bits than float32."""
+
+    name: str
+    exponent: int  # bits
+    mantissa: int  # bits
+    has_inf: bool  # float8_e4m3fn has none: its largest exponent holds numbers, and all ones is NaN
+
+    @property
+    def bits(self) -> int:
+        return 1 + self.exponent + self.mantissa
+
+    @property
+    def storage(self) -> str:
+        return f"uint{self.bits}"
+
+    @property
+    def bias(self) -> int:
+        return 2 ** (self.exponent - 1) - 1
+
+    @property
+    def largest(self) -> int:
+        """The bits of the largest finite number."""
+        top = 2 ** (self.bits - 1) - 1
+        return top - 2**self.mantissa if self.has_inf else top - 1
+
+    @property
+    def infinity(self) -> int:
+        """What an overflow becomes."""
+        return self.largest + 1 if self.has_inf else self.largest
+
+    @property
+    def overflow(self) -> int:
+        """float32 bits of the largest magnitude that does not overflow: half a step past the largest number, where a
+        tie goes to the even neighbour (up when the largest number is odd)."""
+        exponent = (self.largest >> self.mantissa) + 127 - self.bias
+        mantissa = (self.largest & (2**self.mantissa - 1)) << (23 - self.mantissa)
+        return (exponent << 23 | mantissa) + 2 ** (23 - self.mantissa - 1) - (self.largest & 1)
+
+
+FLOAT_FORMATS = {
+    f.name: f
+    for f in (
+        FloatFormat("bfloat16", 8, 7, True),
+        FloatFormat("float8_e4m3fn", 4, 3, False),
+        FloatFormat("float8_e5m2", 5, 2, True),
+    )
+}
+
+
+def decode(bits: Any, dtype: str) -> Any:
+    """The float32 value of stored bits."""
+    return tirx.call_pure_extern("float32", f"tl_{dtype}_to_f32", bits)
+
+
+def encode(value: Any, dtype: str) -> Any:
+    """The bits of the number nearest to a float32 value."""
+    return tirx.call_pure_extern(FLOAT_FORMATS[dtype].storage, f"tl_f32_to_{dtype}", value)
+
+
+def maximum_nan(name: str, a: Any, b: Any) -> Any:
+    """max or min of two float32 that is NaN where one of them is."""
+    return tirx.call_pure_extern("float32", f"tl_{name}imum_float32", a, b)
+
+
+@dataclass(frozen=True)
+class _Helper:
+    text: Callable[[], str]
+    needs: tuple[str, ...] = ()
+
+
+def helper_texts(names: Iterable[str]) -> str:
+    """The definitions of helpers and of what they call."""
+    wanted: dict[str, None] = {}
+
+    def want(name: str) -> None:
+        if name not in wanted:
+            for other in HELPERS[name].needs:
+                want(other)
+            wanted[name] = None
+
+    for name in sorted(set(names)):
+        want(name)
+    return "\n".join(HELPERS[n].text() for n in wanted)
+
+
+def _hex(value: float) -> str:
+    """A float constant, which LLVM writes as the bits of a double."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def _float_bits(value: float) -> int:
+    return struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+def _decode_text(f: FloatFormat) -> str:
+    """Shifts the fields into place and corrects the bias by a product, which also normalises subnormals."""
+    return f"""
+define internal float @tl_{f.name}_to_f32(i{f.bits} %bits) alwaysinline nounwind {{
+  %x = zext i{f.bits} %bits to i32
+  %s = and i32 %x, {2 ** (f.bits - 1)}
+  %sign = shl i32 %s, {32 - f.bits}
+  %m = and i32 %x, {2 ** (f.bits - 1) - 1}
+  %shifted = shl i32 %m, {23 - f.mantissa}
+  %f = bitcast i32 %shifted to float
+  %scaled = fmul float %f, {_hex(2.0 ** (127 - f.bias))}
+  %n = bitcast float %scaled to i32
+  %special = icmp ugt i32 %m, {f.largest}
+  %mant = and i32 %shifted, {0x7FFFFF}
+  %nan = or i32 %mant, {0x7F800000}
+  %v = select i1 %special, i32 %nan, i32 %n
+  %signed = or i32 %v, %sign
+  %r = bitcast i32 %signed to float
+  ret float %r
+}}"""
+
+
+def _encode_text(f: FloatFormat) -> str:
+    """Rounds normal numbers in the integer domain; below the smallest one, adding a number whose last place is the
+    format's smallest subnormal rounds to a multiple of it."""
+    shift = 23 - f.mantissa
+    magic = 2.0 ** (1 - f.bias - f.mantissa + 23)
+    nan = 0x7FC0 if f.name == "bfloat16" else 2 ** (f.bits - 1) - 1
+    return f"""
+define internal i{f.bits} @tl_f32_to_{f.name}(float %v) alwaysinline nounwind {{
+  %u = bitcast float %v to i32
+  %top = lshr i32 %u, {32 - f.bits}
+  %sign = and i32 %top, {2 ** (f.bits - 1)}
+  %a = and i32 %u, {0x7FFFFFFF}
+  %down = lshr i32 %a, {shift}
+  %odd = and i32 %down, 1
+  %half = add i32 %a, {2 ** (shift - 1) - 1}
+  %rounded = add i32 %half, %odd
+  %kept = lshr i32 %rounded, {shift}
+  %normal = sub i32 %kept, {(127 - f.bias) << f.mantissa}
+  %fa = bitcast i32 %a to float
+  %sum = fadd float %fa, {_hex(magic)}
+  %sumbits = bitcast float %sum to i32
+  %sub = sub i32 %sumbits, {_float_bits(magic)}
+  %small = icmp ult i32 %a, {_float_bits(2.0 ** (1 - f.bias))}
+  %fields = select i1 %small, i32 %sub, i32 %normal
+  %over = icmp ugt i32 %a, {f.overflow}
+  %clipped = select i1 %over, i32 {f.infinity}, i32 %fields
+  %isnan = icmp ugt i32 %a, {0x7F800000}
+  %out = select i1 %isnan, i32 {nan}, i32 %clipped
+  %signed = or i32 %out, %sign
+  %r = trunc i32 %signed to i{f.bits}
+  ret i{f.bits} %r
+}}"""
+
+
+_LLVM = {"float16": "half", "float32": "float", "float64": "double"}
+_SUFFIX = {"float16": "f16", "float32": "f32", "float64": "f64"}
+
+
+def _extremum_text(name: str, intrinsic: str, dtype: str) -> str:
+    t, intrinsic = _LLVM[dtype], f"llvm.{intrinsic}.{_SUFFIX[dtype]}"
+    return f"""
+declare {t} @{intrinsic}({t}, {t})
+define internal {t} @{name}({t} %a, {t} %b) alwaysinline nounwind {{
+  %r = call {t} @{intrinsic}({t} %a, {t} %b)
+  ret {t} %r
+}}"""
+
+
+_ATOMIC_RMW = {"add": "add", "max": "max", "min": "min", "and": "and", "or": "or", "xor": "xor", "exch": "xchg"}
+
+
+def _atomic_text(op: str, dtype: str) -> str:
+    """An atomic read-modify-write that returns the old value."""
+    name = f"tl_atomic_{op}_{dtype}"
+    if dtype in _LLVM:
+        t, rmw = _LLVM[dtype], {"add": "fadd", "max": "fmax", "min": "fmin"}.get(op, _ATOMIC_RMW[op])
+    else:
+        t = f"i{dtype.removeprefix('u').removeprefix('int')}"
+        rmw = ("u" if dtype.startswith("u") and op in ("max", "min") else "") + _ATOMIC_RMW[op]
+    return f"""
+define internal {t} @{name}(ptr %p, {t} %x) alwaysinline nounwind {{
+  %r = atomicrmw {rmw} ptr %p, {t} %x seq_cst
+  ret {t} %r
+}}"""
+
+
+def _atomic_bfloat16_text(op: str) -> str:
+    step = "fadd float %f, %x" if op == "add" else f"call float @tl_{op}_float32(float %f, float %x)"
+    return f"""
+define internal float @tl_atomic_{op}_bfloat16(ptr %p, float %x) alwaysinline nounwind {{
+entry:
+  %first = load atomic i16, ptr %p monotonic, align 2
+  br label %again
+again:
+  %old = phi i16 [ %first, %entry ], [ %seen, %again ]
+  %f = call float @tl_bfloat16_to_f32(i16 %old)
+  %n = {step}
+  %new = call i16 @tl_f32_to_bfloat16(float %n)
+  %pair = cmpxchg ptr %p, i16 %old, i16 %new seq_cst seq_cst
+  %seen = extractvalue {{ i16, i1 }} %pair, 0
+  %ok = extractvalue {{ i16, i1 }} %pair, 1
+  br i1 %ok, label %done, label %again
+done:
+  ret float %f
+}}"""
+
+
+def _cas_text(dtype: str) -> str:
+    t = f"i{dtype.removeprefix('u').removeprefix('int')}"
+    return f"""
+define internal {t} @tl_atomic_cas_{dtype}(ptr %p, {t} %compare, {t} %x) alwaysinline nounwind {{
+  %pair = cmpxchg ptr %p, {t} %compare, {t} %x seq_cst seq_cst
+  %r = extractvalue {{ {t}, i1 }} %pair, 0
+  ret {t} %r
+}}"""
+
+
+def _helpers() -> dict[str, _Helper]:
+    table: dict[str, _Helper] = {}
+    for f in FLOAT_FORMATS.values():
+        table[f"tl_{f.name}_to_f32"] = _Helper(lambda f=f: _decode_text(f))
+        table[f"tl_f32_to_{f.name}"] = _Helper(lambda f=f: _encode_text(f))
+    for op in ("max", "min"):
+        for d in _LLVM:
+            name = f"tl_{op}_{d}"
+            table[name] = _Helper(lambda n=name, op=op, d=d: _extremum_text(n, f"{op}num", d))
+        name = f"tl_{op}imum_float32"
+        table[name] = _Helper(lambda n=name, op=op: _extremum_text(n, f"{op}imum", "float32"))
+    integers = ("int32", "uint32", "int64", "uint64")
+    for op in _ATOMIC_RMW:
+        floats = tuple(_LLVM) if op in ("add", "max", "min") else ()
+        for d in (*integers, *floats):
+            table[f"tl_atomic_{op}_{d}"] = _Helper(lambda op=op, d=d: _atomic_text(op, d))
+        if floats:
+            needs = ("tl_bfloat16_to_f32", "tl_f32_to_bfloat16", *((f"tl_{op}_float32",) if op != "add" else ()))
+            table[f"tl_atomic_{op}_bfloat16"] = _Helper(lambda op=op: _atomic_bfloat16_text(op), needs)
+    for d in integers:
+        table[f"tl_atomic_cas_{d}"] = _Helper(lambda d=d: _cas_text(d))
+    return table
+
+
+HELPERS = _helpers()
