@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flash attention forward (D=128, bfloat16, sm_90a) written directly at level 4, the hardest text code generation must carry.
+"""Flash attention forward (D=128, bfloat16, sm_90a) written directly at level 4, the hardest text code generation
+must carry.
 
-Persistent blocks with a dynamic scheduler, one TMA producer thread, two consumer warpgroups; S = Q K_j^T is issued together
-with O += P V_{j+1}; lazy rescale; turn barriers between the warpgroups; the last P V of a tile goes with the first Q K of the
-next; masks only in a peeled loop; stmatrix and TMA store; log-sum-exp. The compiler's own schedule is tested elsewhere: this
-fixture holds the printer, the device-op table and ptxas to a known-good shape.
+Persistent blocks with a dynamic scheduler, one TMA producer thread, two consumer warpgroups; S = Q K_j^T is issued
+together with O += P V_{j+1}; lazy rescale; turn barriers between the warpgroups; the last P V of a tile goes with the
+first Q K of the next; masks only in a peeled loop; stmatrix and TMA store; log-sum-exp. The compiler's own schedule
+is tested elsewhere: this fixture holds the printer, the device-op table and ptxas to a known-good shape.
 """
 
 from __future__ import annotations
@@ -156,7 +157,9 @@ def _map(name: str, buf: Any, seq: Any, heads: Any, batch: Any, rows: int) -> An
     """(64, S, D/64, H, B) over [B, S, H, D]: one box is a [D/64][rows][64] tile, 128-byte swizzled."""
     dims = (64, seq, D // 64, heads, batch)
     strides = (heads * (D * 2), 128, D * 2, seq * heads * (D * 2))
-    var, stmts = tensor_map(name, TensorMapSpec(buf, "bfloat16", dims, strides, (64, rows, D // 64, 1, 1), l2_promotion=256))
+    var, stmts = tensor_map(
+        name, TensorMapSpec(buf, "bfloat16", dims, strides, (64, rows, D // 64, 1, 1), l2_promotion=256)
+    )
     T.bind(stmts[0].value, var=var)
     T.evaluate(stmts[1].value)
     return tirx.address_of(var)
@@ -537,5 +540,3 @@ class _Consumer:
         self.mb.v = mb
         self.bh.v = bh
         self.wait_s(0)
-
-

@@ -8,8 +8,8 @@ from tilelang.codegen.compile import CompileError, CompileOptions, compile_cuda,
 from tilelang.target.toolchain import find_tool, nvcc_path
 
 LOG = """\
-ptxas info    : (C7515) Potential Performance Loss: wgmma.mma_async instructions are serialized due to x in function 'main_kernel'
-ptxas info    : 0 bytes gmem
+ptxas info    : (C7515) Potential Performance Loss: wgmma.mma_async instructions are serialized due to x in function
+'main_kernel' ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'main_kernel' for 'sm_90a'
 ptxas info    : Function properties for main_kernel
     16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
@@ -29,7 +29,11 @@ COMPILERS = [
 def test_the_report_of_ptxas_is_read() -> None:
     kernels, notes = parse_log(LOG)
     assert kernels["main_kernel"].registers == 168
-    assert (kernels["main_kernel"].stack, kernels["main_kernel"].spill_stores, kernels["main_kernel"].spill_loads) == (16, 12, 8)
+    assert (kernels["main_kernel"].stack, kernels["main_kernel"].spill_stores, kernels["main_kernel"].spill_loads) == (
+        16,
+        12,
+        8,
+    )
     assert (kernels["main_kernel"].barriers, kernels["main_kernel"].smem) == (3, 48)
     assert kernels["other"].registers == 14
     assert [(n.code, n.kernel) for n in notes] == [("C7515", "main_kernel"), ("spill", "main_kernel")]

@@ -96,7 +96,8 @@ def test_tensor_maps_are_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"box": (64,)}, {"box": (64, 257)}, {"swizzle": 16}, {"strides": ()}, {"dims": (1,) * 6, "strides": (1,) * 5}]
+    "fields",
+    [{"box": (64,)}, {"box": (64, 257)}, {"swizzle": 16}, {"strides": ()}, {"dims": (1,) * 6, "strides": (1,) * 5}],
 )
 def test_impossible_tensor_maps_are_refused(fields: dict[str, Any]) -> None:
     given = {"dims": (64, 8), "strides": (128,), "box": (64, 8), **fields}
@@ -218,7 +219,10 @@ def test_arithmetic_compiles(dtype: str) -> None:
         with blocks, threads as t:
             values = [f(x[t]) for f in unary]
             values += [tirx.max(x[t], x[t + 1]), tirx.min(x[t], x[t + 1]), x[t] * x[t + 1] - x[t] / x[t + 1]]
-            values += [tirx.Select(x[t] > x[t + 1], x[t], tirx.const(float("-inf"), dtype)), tirx.const(float("nan"), dtype)]
+            values += [
+                tirx.Select(x[t] > x[t + 1], x[t], tirx.const(float("-inf"), dtype)),
+                tirx.const(float("nan"), dtype),
+            ]
             for i, e in enumerate(values):
                 T.buffer_store(y, e, [t, i])
 

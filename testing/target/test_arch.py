@@ -59,5 +59,8 @@ def test_a_block_never_gets_more_shared_memory_than_the_sm() -> None:
 
 
 def test_targets_need_no_compiler() -> None:
-    code = "import sys, tilelang.target.arch, tilelang.target.toolchain; sys.exit('tvm' in sys.modules or 'torch' in sys.modules)"
+    code = (
+        "import sys, tilelang.target.arch, tilelang.target.toolchain; "
+        "sys.exit('tvm' in sys.modules or 'torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -18,7 +18,17 @@ from tilelang.support.errors import UserError
 from tilelang.target.arch import Arch, arch_of
 from tilelang.target.toolchain import find_tool, include_dirs, nvcc_path
 
-__all__ = ["CompileError", "CompileOptions", "Cubin", "KernelUsage", "NoCompiler", "PerformanceNote", "compile_cuda", "disassemble", "parse_log"]
+__all__ = [
+    "CompileError",
+    "CompileOptions",
+    "Cubin",
+    "KernelUsage",
+    "NoCompiler",
+    "PerformanceNote",
+    "compile_cuda",
+    "disassemble",
+    "parse_log",
+]
 
 
 class NoCompiler(UserError):
@@ -118,7 +128,13 @@ def parse_log(log: str) -> tuple[dict[str, KernelUsage], tuple[PerformanceNote, 
         elif (m := _USED.search(line)) and name:
             barriers, smem = _BARRIERS.search(line), _SMEM.search(line)
             kernels[name] = KernelUsage(
-                name, int(m[1]), stack[1], stack[2], stack[0], int(smem[1]) if smem else 0, int(barriers[1]) if barriers else 0
+                name,
+                int(m[1]),
+                stack[1],
+                stack[2],
+                stack[0],
+                int(smem[1]) if smem else 0,
+                int(barriers[1]) if barriers else 0,
             )
     for k in kernels.values():
         if k.spill_stores or k.spill_loads:

@@ -71,7 +71,9 @@ def tl_passes() -> list[Any]:
 
 
 def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
-    """The CUDA text of a level-4 function and how to launch it. Raises InternalError for what level 4 may not contain."""
+    """The CUDA text of a level-4 function and how to launch it. Raises InternalError for what level 4 may not
+    contain.
+    """
     check_lowered(func)
     check_resources(func, arch)
     facts = launch_facts(func)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host must do to launch the kernels of a function, as data read from TVM's split host function.
 
-All expressions are over the function's own parameters and shape symbols (host `Bind`s are substituted). Kernel parameters
-are in the order of the device function: TVM sorts them, so no other order is ever assumed.
+All expressions are over the function's own parameters and shape symbols (host `Bind`s are substituted). Kernel
+parameters are in the order of the device function: TVM sorts them, so no other order is ever assumed.
 """
 
 from __future__ import annotations
@@ -69,25 +69,37 @@ def read_launches(host: Any, device: dict[str, Any]) -> tuple[KernelLaunch, ...]
     launches: list[KernelLaunch] = []
     index = {p: i for i, p in enumerate(host.params)}
     for stmt in as_list(host.body):
-        match stmt:
-            case tirx.DeclBuffer():
+        match _host_call(stmt):
+            case "view":
                 root = stmt.data.args[0]
                 views[stmt.buffer] = views.get(root, root)
-            case tirx.Bind():
-                if getattr(getattr(stmt.value, "op", None), "name", "") != "tirx.tvm_stack_alloca":
-                    binds[stmt.var] = substitute(stmt.value, binds)
-            case tirx.Evaluate() if getattr(getattr(stmt.value, "op", None), "name", "") == "tirx.tensormap_encode_tiled":
+            case "bind":
+                binds[stmt.var] = substitute(stmt.value, binds)
+            case "tirx.tensormap_encode_tiled":
                 maps[stmt.value.args[0]] = spec_of_call(substitute(stmt.value, binds))
-            case tirx.Evaluate() if getattr(getattr(stmt.value, "op", None), "name", "") == "tirx.call_ffi_kernel":
+            case "tirx.call_ffi_kernel":
                 launches.append(_launch(stmt.value, device, binds, views, maps, index))
-            case tirx.Evaluate() if isinstance(stmt.value, tirx.IntImm):
+            case "nothing":
                 pass
             case _:
                 raise InternalError(f"host code other than launches: {stmt}", stage=_STAGE, span=stmt.span)
     return tuple(launches)
 
 
-def _launch(call: Any, device: dict[str, Any], binds: Any, views: Any, maps: Any, index: dict[Any, int]) -> KernelLaunch:
+def _host_call(stmt: Any) -> str:
+    """What a host statement is: view, bind, nothing, or the name of the op it evaluates."""
+    if isinstance(stmt, tirx.DeclBuffer):
+        return "view"
+    value = getattr(stmt, "value", None)
+    name = getattr(getattr(value, "op", None), "name", "")
+    if isinstance(stmt, tirx.Bind):
+        return "nothing" if name == "tirx.tvm_stack_alloca" else "bind"
+    return "nothing" if isinstance(value, tirx.IntImm) else name
+
+
+def _launch(
+    call: Any, device: dict[str, Any], binds: Any, views: Any, maps: Any, index: dict[Any, int]
+) -> KernelLaunch:
     args = list(call.args)
     name = str(getattr(args[0], "value", args[0]))
     formal = device[name].params
@@ -99,7 +111,8 @@ def _launch(call: Any, device: dict[str, Any], binds: Any, views: Any, maps: Any
             spec = maps[arg]
             params.append(TensorMapParam(var.name, index[views.get(spec.buffer, spec.buffer)], spec))
         elif isinstance(arg, ir.Call) and getattr(arg.op, "name", "").endswith("buffer_data"):
-            buffer = views.get(arg.args[0], arg.args[0])
+            data: Any = arg.args[0]
+            buffer = views.get(data, data)
             params.append(PointerParam(buffer.name, index[buffer]))
         else:
             params.append(ScalarParam(var.name, str(var.ty.dtype), substitute(arg, binds)))
@@ -108,7 +121,7 @@ def _launch(call: Any, device: dict[str, Any], binds: Any, views: Any, maps: Any
     one = tirx.IntImm("int32", 1)
 
     def axes(prefix: str) -> tuple[Any, Any, Any]:
-        return tuple(by_tag.get(f"{prefix}.{axis}", one) for axis in "xyz")  # type: ignore[return-value]
+        return tuple(by_tag.get(f"{prefix}.{axis}", one) for axis in "xyz")
 
     return KernelLaunch(
         name,

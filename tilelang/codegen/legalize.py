@@ -2,8 +2,8 @@
 """The last rewrites before TVM's printer, and what they refuse.
 
 * `widen_global_indices`: indices of global buffers that may hold 2^31 elements or more become int64.
-* `lower_shared_addresses`: `address_of(view[i])` of shared memory becomes `smem_base + bytes`, after FlattenBuffer (which
-  folds the view's offset into i). One opaque base keeps all addresses 32-bit and out of the per-block code.
+* `lower_shared_addresses`: `address_of(view[i])` of shared memory becomes `smem_base + bytes`, after FlattenBuffer
+(which   folds the view's offset into i). One opaque base keeps all addresses 32-bit and out of the per-block code.
 * `check_lowered`: TVM prints a buffer of unknown scope as a local array, silently; here it is an error.
 * `launch_facts`, `strip_annotations`: our attributes are read, then dropped.
 """
@@ -48,7 +48,9 @@ def check_lowered(func: Any) -> None:
     for alloc in collect(func.body, tirx.AllocBuffer):
         scope = alloc.buffer.ty.storage_scope
         if scope not in _KNOWN_SCOPES:
-            raise InternalError(f"buffer {alloc.buffer.name} has scope {scope!r} at level 4", stage=_STAGE, span=alloc.span)
+            raise InternalError(
+                f"buffer {alloc.buffer.name} has scope {scope!r} at level 4", stage=_STAGE, span=alloc.span
+            )
         arenas += scope == SHARED_DYN
     if arenas > max(len(launches(func)), 1):
         raise InternalError(f"{arenas} shared.dyn allocations; level 4 has one arena", stage=_STAGE)
@@ -169,7 +171,9 @@ def widen_global_indices(func: Any) -> Any:
 
 
 def lower_shared_addresses(func: Any) -> Any:
-    """Shared operands of device ops become 32-bit integers relative to one `smem_base` bound after the arena's allocation."""
+    """Shared operands of device ops become 32-bit integers relative to one `smem_base` bound after the arena's
+    allocation.
+    """
     base = tirx.Var("smem_base", "int32")
     used = False
 
@@ -205,10 +209,12 @@ def _offset(base: Any, pointer: Any, op: DeviceOp) -> Any:
         if dtype_of(pointer) == "int32":
             return pointer
         raise InternalError(f"{op.name}: a shared operand must be address_of(view[i])", stage=_STAGE, span=op.span)
-    load = pointer.args[0]
-    if not isinstance(load, ir.TensorLoad) or load.source.ty.storage_scope != SHARED_DYN:
+    load: Any = pointer.args[0]
+    is_load = isinstance(load, ir.TensorLoad)
+    source: Any = load.source if is_load else None
+    if not is_load or source.ty.storage_scope != SHARED_DYN:
         raise InternalError(f"{op.name}: operand {pointer} is not in the shared.dyn arena", stage=_STAGE, span=op.span)
     if len(load.indices) != 1:
         raise InternalError(f"{op.name}: FlattenBuffer has not run", stage=_STAGE, span=op.span)
-    bits = tvm.DataType(str(load.source.ty.dtype)).bits
-    return base + load.indices[0] * (bits // 8)
+    index: Any = load.indices[0]
+    return base + index * (tvm.DataType(dtype_of(source)).bits // 8)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVRTC through cuda-bindings: availability, headers, one compilation.
 
-NVRTC 13.3 and later carry the CUDA headers with them; they are unpacked once into the cache folder, so that pip packages
-alone suffice. Older ones use the headers of a toolkit or of the `nvidia-cuda-runtime` package.
+NVRTC 13.3 and later carry the CUDA headers with them; they are unpacked once into the cache folder, so that pip
+packages alone suffice. Older ones use the headers of a toolkit or of the `nvidia-cuda-runtime` package.
 """
 
 from __future__ import annotations
 
+import importlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ __all__ = ["compile_program", "header_dirs", "is_available", "version"]
 def _bindings() -> Any | None:
     """The `cuda.bindings.nvrtc` module with a library behind it, or None."""
     try:
-        from cuda.bindings import nvrtc
+        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
     except ImportError:
         return None
     try:
@@ -58,8 +59,8 @@ def header_dirs() -> tuple[Path, ...]:
         except RuntimeError:  # a libnvrtc older than the bindings
             result = -1
         if int(result) == 0:
-            return (folder,)
-    return include_dirs()[:1]
+            return (folder, folder / "cccl")
+    return tuple(d for root in include_dirs()[:1] for d in (root, root / "cccl"))
 
 
 def _text(get_size: Any, get: Any, program: Any) -> bytes:
@@ -78,7 +79,11 @@ def compile_program(text: str, flags: list[str]) -> tuple[bool, bytes, str, str]
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
     try:
         (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), [f.encode() for f in flags])
-        log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b"\0").decode(errors="replace")
+        log = (
+            _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+            .rstrip(b"\0")
+            .decode(errors="replace")
+        )
         if int(result) != 0:
             return False, b"", log or str(nvrtc.nvrtcGetErrorString(result)[1]), ""
         cubin = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)

@@ -7,13 +7,13 @@ defined here; a name that is missing makes the text fail to compile, never compu
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 
 __all__ = ["prelude_for"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _header(name: str) -> str:
     text = (files("tilelang.codegen") / "headers" / name).read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("//")) + "\n"
@@ -33,5 +33,7 @@ def prelude_for(body: str) -> str:
         parts.append("#include <cuda_bf16.h>\n")
     if fp16 or bf16:
         parts.append(_header("vector4.cuh"))
-    parts.extend(_header(name) for used, name in ((fp16, "float16.cuh"), (bf16, "bfloat16.cuh"), (fp8, "float8.cuh")) if used)
+    parts.extend(
+        _header(name) for used, name in ((fp16, "float16.cuh"), (bf16, "bfloat16.cuh"), (fp8, "float8.cuh")) if used
+    )
     return "".join(parts)

@@ -99,7 +99,10 @@ def _operand(op: str, operand: Operand, arg: Any) -> Any:
             return tirx.const(arg, operand.dtype)
         raise TypeError(f"{op}: operand {operand.name} is a {operand.kind.value} pointer, got {arg!r}")
     if not isinstance(arg, ir.Expr):
-        raise TypeError(f"{op}: operand {operand.name} must be an expression, got {type(arg).__name__} (write buf.data or address_of(buf[i]))")
+        raise TypeError(
+            f"{op}: operand {operand.name} must be an expression, got {type(arg).__name__} "
+            "(write buf.data or address_of(buf[i]))"
+        )
     return arg
 
 
@@ -128,7 +131,7 @@ class DeviceOp:
     def from_node(node: Any) -> DeviceOp | None:
         """The device op that a call, or the statement that evaluates it, is; else None."""
         span = getattr(node, "span", None)
-        call = node.value if isinstance(node, tirx.Evaluate) else node
+        call: Any = node.value if isinstance(node, tirx.Evaluate) else node
         if not isinstance(call, ir.Call):
             return None
         name = getattr(call.op, "name", "")
@@ -136,14 +139,17 @@ class DeviceOp:
             return None
         row = DEVICE_OPS[name[len(DEVICE_OP_PREFIX) :]]
         count = len(row.statics)
-        statics = {s.name: s.type(a.value) for s, a in zip(row.statics, call.args[:count], strict=True)}
+        args: list[Any] = list(call.args)
+        statics = {s.name: s.type(a.value) for s, a in zip(row.statics, args[:count], strict=True)}
         form = row.forms(**statics)
-        operands = {o.name: a for o, a in zip(form.operands, call.args[count:], strict=True)}
+        operands = {o.name: a for o, a in zip(form.operands, args[count:], strict=True)}
         return DeviceOp(row, statics, operands, form, span or call.span)
 
 
 def registers(*buffers: Any) -> str:
-    """The `regs` text of wgmma_wait and reg_fence for whole local arrays: "f64" for float32[64], "r32" for bfloat16[64]."""
+    """The `regs` text of wgmma_wait and reg_fence for whole local arrays: "f64" for float32[64], "r32" for
+    bfloat16[64].
+    """
     parts = []
     for buf in buffers:
         count = 1
@@ -167,12 +173,19 @@ def advance_descriptor(descriptor: Any, offset: Any) -> Any:
 
 def describe() -> str:
     """The table as Markdown, for the docs."""
-    lines = ["| op | static parameters | operands | result | together | from | meaning |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| op | static parameters | operands | result | together | from | meaning |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in DEVICE_OPS.values():
         form = _example(row)
         statics = ", ".join(s.name if s.default is None else f"{s.name}={s.default!r}" for s in row.statics)
-        operands = ", ".join(f"{o.name}: {o.kind.value if o.kind is not Kind.VALUE else o.dtype}" for o in form.operands)
-        lines.append(f"| {row.name} | {statics} | {operands} | {form.result} | {row.converges.value} | {row.needs} | {row.doc} |")
+        operands = ", ".join(
+            f"{o.name}: {o.kind.value if o.kind is not Kind.VALUE else o.dtype}" for o in form.operands
+        )
+        lines.append(
+            f"| {row.name} | {statics} | {operands} | {form.result} | {row.converges.value} | {row.needs} | {row.doc} |"
+        )
     return "\n".join(lines) + "\n"
 
 

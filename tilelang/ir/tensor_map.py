@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor maps: what the copy engine must know of a global tensor, as host statements in front of the launch.
 
-They are statements, not attributes, so that TVM's substitutions reach the buffers and shapes they name. Dimension 0 is the
-fastest one, as in the hardware.
+They are statements, not attributes, so that TVM's substitutions reach the buffers and shapes they name. Dimension 0
+is the fastest one, as in the hardware.
 """
 
 from __future__ import annotations
@@ -107,4 +107,14 @@ def spec_of_call(call: Any) -> TensorMapSpec:
     promotion = {v: k for k, v in _PROMOTION.items()}[int(a.l2_promotion)]
     box, steps = (tuple(int(x) for x in part) for part in split[2:])
     buffer = data.args[0] if isinstance(data, ir.Call) else data
-    return TensorMapSpec(buffer, str(a.descriptor_dtype), tuple(split[0]), tuple(split[1]), box, swizzle, promotion, bool(int(a.oob_fill)), steps)
+    return TensorMapSpec(
+        buffer,
+        str(a.descriptor_dtype),
+        tuple(split[0]),
+        tuple(split[1]),
+        box,
+        swizzle,
+        promotion,
+        bool(int(a.oob_fill)),
+        steps,
+    )

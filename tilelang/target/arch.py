@@ -57,17 +57,60 @@ class Arch:
 
 _KB = 1024
 _SM80 = Arch(
-    "sm_80", 80, "A100", 108, smem_bytes_per_block=163 * _KB, smem_bytes_per_sm=164 * _KB, l2_bytes=40 << 20, dram_gbps=2039.0, tensor_tflops=312.0
-)  # fmt: skip
+    "sm_80",
+    80,
+    "A100",
+    108,
+    smem_bytes_per_block=163 * _KB,
+    smem_bytes_per_sm=164 * _KB,
+    l2_bytes=40 << 20,
+    dram_gbps=2039.0,
+    tensor_tflops=312.0,
+)
 _SM86 = Arch(
-    "sm_86", 86, "A10", 72, smem_bytes_per_block=99 * _KB, smem_bytes_per_sm=100 * _KB, max_threads_per_sm=1536, max_blocks_per_sm=16, l2_bytes=6 << 20, dram_gbps=600.0, tensor_tflops=125.0
-)  # fmt: skip
+    "sm_86",
+    86,
+    "A10",
+    72,
+    smem_bytes_per_block=99 * _KB,
+    smem_bytes_per_sm=100 * _KB,
+    max_threads_per_sm=1536,
+    max_blocks_per_sm=16,
+    l2_bytes=6 << 20,
+    dram_gbps=600.0,
+    tensor_tflops=125.0,
+)
 _SM89 = Arch(
-    "sm_89", 89, "L40S", 142, fp8=True, smem_bytes_per_block=99 * _KB, smem_bytes_per_sm=100 * _KB, max_threads_per_sm=1536, max_blocks_per_sm=24, l2_bytes=96 << 20, dram_gbps=864.0, tensor_tflops=362.0
-)  # fmt: skip
+    "sm_89",
+    89,
+    "L40S",
+    142,
+    fp8=True,
+    smem_bytes_per_block=99 * _KB,
+    smem_bytes_per_sm=100 * _KB,
+    max_threads_per_sm=1536,
+    max_blocks_per_sm=24,
+    l2_bytes=96 << 20,
+    dram_gbps=864.0,
+    tensor_tflops=362.0,
+)
 _SM90 = Arch(
-    "sm_90", 90, "H100 / H200 SXM", 132, tma=True, cluster=True, mbarrier_try_wait=True, stmatrix=True, fp8=True, smem_bytes_per_block=227 * _KB, smem_bytes_per_sm=228 * _KB, max_cluster_blocks=8, l2_bytes=50 << 20, dram_gbps=4800.0, tensor_tflops=989.0
-)  # fmt: skip
+    "sm_90",
+    90,
+    "H100 / H200 SXM",
+    132,
+    tma=True,
+    cluster=True,
+    mbarrier_try_wait=True,
+    stmatrix=True,
+    fp8=True,
+    smem_bytes_per_block=227 * _KB,
+    smem_bytes_per_sm=228 * _KB,
+    max_cluster_blocks=8,
+    l2_bytes=50 << 20,
+    dram_gbps=4800.0,
+    tensor_tflops=989.0,
+)
 _SM90A = replace(_SM90, name="sm_90a", wgmma=True, setmaxnreg=True)
 
 ARCHS: dict[str, Arch] = {a.name: a for a in (_SM80, _SM86, _SM89, _SM90, _SM90A)}
@@ -103,9 +146,11 @@ _ALIASES = {"llvm": "cpu", "c": "cpu", "cpu": "cpu", "cuda": "cuda", "sim": "sim
 
 
 def parse_target(target: str | Target | None, default: str = "cuda") -> Target:
-    """A Target from what the user wrote: None (the caller's `default`), "cuda", "cuda:sm_90a", "cuda -arch=sm_80", "cpu", "llvm", "sim".
+    """A Target from what the user wrote: None (the caller's `default`), "cuda", "cuda:sm_90a", "cuda -arch=sm_80",
+    "cpu", "llvm", "sim".
 
-    Raises ValueError, naming the known ones. Whether None means cuda or cpu here is decided by the caller, who may look at devices.
+    Raises ValueError, naming the known ones. Whether None means cuda or cpu here is decided by the caller, who may
+    look at devices.
     """
     if isinstance(target, Target):
         return target
@@ -113,7 +158,9 @@ def parse_target(target: str | Target | None, default: str = "cuda") -> Target:
     match = re.fullmatch(r"(\w+)(?:\s*:\s*|\s+-arch=|\s+--arch=)?(sm_\w+)?", text)
     kind = _ALIASES.get(match[1]) if match else None
     if match is None or kind is None:
-        raise ValueError(f"unknown target {text!r}; known: cuda, cuda:<arch>, cpu, sim (or sim:<arch>), with arch of {', '.join(ARCHS)}")
+        raise ValueError(
+            f"unknown target {text!r}; known: cuda, cuda:<arch>, cpu, sim, sim:<arch>, with arch of {', '.join(ARCHS)}"
+        )
     if kind == "cpu":
         if match[2]:
             raise ValueError(f"target {text!r}: a cpu target has no GPU architecture")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows on atomic memory operations, of device scope.
 
-Written in PTX, not with the CUDA functions: nvcc 13.0 compiles atomicAdd on an integer behind a converted shared address
-into an access to global address 0.
+Written in PTX, not with the CUDA functions: nvcc 13.0 compiles atomicAdd on an integer behind a converted shared
+address into an access to global address 0.
 """
 
 from __future__ import annotations
@@ -78,9 +78,11 @@ def _cas_loop(dtype: str, space: str, order: str, update: str, stop: str = "") -
     address = '"r"(p)' if space == "shared" else '"l"(p)'
     leave = f"if ({stop}) return o; " if stop else ""
     return (
-        f'{u} seen, old; asm volatile("{fence}ld.relaxed.{scope}.{space}.b{width} %0, [%1];" : "={letter}"(old) : {address} : "memory"); '
+        f'{u} seen, old; asm volatile("{fence}ld.relaxed.{scope}.{space}.b{width} %0, [%1];" : "={letter}"(old) : '
+        f'{address} : "memory"); '
         f"while (true) {{ seen = old; {t} o = *({t}*)&seen; {leave}{t} n = {update}; "
-        f'asm volatile("atom.{qualifier}.{space}.cas.b{width} %0, [%1], %2, %3;" : "={letter}"(old) : {address}, "{letter}"(seen), '
+        f'asm volatile("atom.{qualifier}.{space}.cas.b{width} %0, [%1], %2, %3;" : "={letter}"(old) : '
+        f'{address}, "{letter}"(seen), '
         f'"{letter}"({_to_bits(dtype, "n")}) : "memory"); if (old == seen) return o; }}'
     )
 
@@ -141,7 +143,8 @@ def _add_packed(dtype: str) -> Form:
             f'unsigned old, seen; asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(old) : "l"(p) : "memory"); '
             f"do {{ seen = old; {t} e[2] = {{(({t}*)&seen)[0], (({t}*)&seen)[1]}}; "
             f"e[0] = ({t})((float)e[0] + (float)x0); e[1] = ({t})((float)e[1] + (float)x1); "
-            'asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(p), "r"(seen), "r"(*(unsigned*)e) : "memory"); '
+            'asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : '
+            '"l"(p), "r"(seen), "r"(*(unsigned*)e) : "memory"); '
             "} while (old != seen); (void)v;"
         )
         red = f"\n#if __CUDA_ARCH__ >= 900\n{red}\n#else\n{loop}\n#endif\n"
@@ -204,8 +207,12 @@ ROWS = (
     _row("atomic_exch", _atom("exch", _b, lambda d: d), _WORDS, "*p = x"),
     _row("atomic_cas", _cas, _INTS, "if (*p == compare) *p = x"),
     DeviceOpRow("atomic_add_x2", _add_packed, (_16,), doc="p[0..1] += x, each element atomic; p is 4-byte aligned"),
-    DeviceOpRow("atomic_add_f32x2", _add_vector(2), needs="sm_90", doc="p[0..1] += x, each atomic; p is 8-byte aligned"),
-    DeviceOpRow("atomic_add_f32x4", _add_vector(4), needs="sm_90", doc="p[0..3] += x, each atomic; p is 16-byte aligned"),
+    DeviceOpRow(
+        "atomic_add_f32x2", _add_vector(2), needs="sm_90", doc="p[0..1] += x, each atomic; p is 8-byte aligned"
+    ),
+    DeviceOpRow(
+        "atomic_add_f32x4", _add_vector(4), needs="sm_90", doc="p[0..3] += x, each atomic; p is 16-byte aligned"
+    ),
     DeviceOpRow(
         "atomic_load",
         _load,

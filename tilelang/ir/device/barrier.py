@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from tilelang.ir.device.effects import Arrive, Convergence, Fence, GridDependency, Sync, Wait
-from tilelang.ir.device.row import DeviceOpRow, Form, Static, asm, smem, value
+from tilelang.ir.device.effects import Arrive, Convergence, Effect, Fence, GridDependency, Sync, Wait
+from tilelang.ir.device.row import DeviceOpRow, Form, Operand, Static, asm, smem, value
 
 __all__ = ["ROWS"]
 
@@ -17,17 +17,25 @@ _NAMED = (value("id"), value("threads"))
 _REMOTE = "{ .reg .b32 ra; mapa.shared::cluster.u32 ra, $bar, $cta; mbarrier.arrive.shared::cluster.b64 _, [ra]; }"
 # Data order: later waits stay behind the arrive, and the arrive behind `value`; plain bar.arrive moves freely in ptxas.
 _ARRIVE_AFTER = "{ .reg .pred p; setp.ne.b32 p, $value, 0; @p bar.arrive $id, $threads; @!p bar.arrive $id, $threads; }"
-_TRY_WAIT = "{ .reg .pred p; WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [$bar], $parity; @p bra DONE; bra WAIT; DONE: }"
-_SPIN = "{ .reg .pred p; WAIT: mbarrier.test_wait.parity.shared::cta.b64 p, [$bar], $parity; @p bra DONE; bra WAIT; DONE: }"
+_TRY_WAIT = (
+    "{ .reg .pred p; WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [$bar], $parity; @p bra DONE; bra WAIT; DONE: }"
+)
+_SPIN = (
+    "{ .reg .pred p; WAIT: mbarrier.test_wait.parity.shared::cta.b64 p, [$bar], $parity; @p bra DONE; bra WAIT; DONE: }"
+)
 
 
-def _op(text: str, *operands, effects=(), result: str = "") -> Form:
-    return Form(tuple(operands), asm(text, operands, result), result or "void", tuple(effects))
+def _op(text: str, *operands: Operand, effects: tuple[Effect, ...] = (), result: str = "") -> Form:
+    return Form(tuple(operands), asm(text, operands, result), result or "void", effects)
 
 
 def _test(text: str) -> Form:
-    form = _op(f"{{ .reg .pred p; {text} p, [$bar], $parity; selp.u32 $result, 1, 0, p; }}", _BAR, _PARITY, result="int32")
-    return Form(form.operands, form.body.replace("return y", "return y != 0"), "bool", (Wait("bar", "parity", blocking=False),))
+    form = _op(
+        f"{{ .reg .pred p; {text} p, [$bar], $parity; selp.u32 $result, 1, 0, p; }}", _BAR, _PARITY, result="int32"
+    )
+    return Form(
+        form.operands, form.body.replace("return y", "return y != 0"), "bool", (Wait("bar", "parity", blocking=False),)
+    )
 
 
 def _setmaxnreg(direction: str):
@@ -49,53 +57,148 @@ _REGS = (Static("regs", int),)
 ROWS = (
     # mbarriers
     DeviceOpRow(
-        "mbar_init", _op("mbarrier.init.shared::cta.b64 [$bar], $count;", _BAR, value("count"), effects=(Arrive("bar", "count", init=True),)), doc="create the mbarrier; publish it with fence_mbar_init and a block or cluster barrier",
+        "mbar_init",
+        _op(
+            "mbarrier.init.shared::cta.b64 [$bar], $count;",
+            _BAR,
+            value("count"),
+            effects=(Arrive("bar", "count", init=True),),
+        ),
+        doc="create the mbarrier; publish it with fence_mbar_init and a block or cluster barrier",
     ),
     DeviceOpRow(
-        "mbar_inval", _op("mbarrier.inval.shared::cta.b64 [$bar];", _BAR), doc="the bytes of the mbarrier may be used for something else",
+        "mbar_inval",
+        _op("mbarrier.inval.shared::cta.b64 [$bar];", _BAR),
+        doc="the bytes of the mbarrier may be used for something else",
     ),
     DeviceOpRow(
-        "mbar_expect_tx", _op("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$bar], $bytes;", _BAR, value("bytes"), effects=(Arrive("bar", tx="bytes"),)), needs="sm_90", doc="expect `bytes` more bytes in this phase, and arrive (release.cta)",
+        "mbar_expect_tx",
+        _op(
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$bar], $bytes;",
+            _BAR,
+            value("bytes"),
+            effects=(Arrive("bar", tx="bytes"),),
+        ),
+        needs="sm_90",
+        doc="expect `bytes` more bytes in this phase, and arrive (release.cta)",
     ),
     DeviceOpRow(
-        "mbar_expect_only", _op("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$bar], $bytes;", _BAR, value("bytes"), effects=(Arrive("bar", 0, tx="bytes"),)), needs="sm_90", doc="expect `bytes` more bytes in this phase, no arrival",
+        "mbar_expect_only",
+        _op(
+            "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$bar], $bytes;",
+            _BAR,
+            value("bytes"),
+            effects=(Arrive("bar", 0, tx="bytes"),),
+        ),
+        needs="sm_90",
+        doc="expect `bytes` more bytes in this phase, no arrival",
     ),
     DeviceOpRow(
-        "mbar_arrive", _op("mbarrier.arrive.shared::cta.b64 _, [$bar];", _BAR, effects=(Arrive("bar"),)), doc="one arrival (release.cta)",
+        "mbar_arrive",
+        _op("mbarrier.arrive.shared::cta.b64 _, [$bar];", _BAR, effects=(Arrive("bar"),)),
+        doc="one arrival (release.cta)",
     ),
     DeviceOpRow(
-        "mbar_arrive_remote", _op(_REMOTE, _BAR, value("cta"), effects=(Arrive("bar", cta="cta"),)), needs="sm_90", doc="one arrival on the barrier at the same offset of block `cta` of the cluster",
+        "mbar_arrive_remote",
+        _op(_REMOTE, _BAR, value("cta"), effects=(Arrive("bar", cta="cta"),)),
+        needs="sm_90",
+        doc="one arrival on the barrier at the same offset of block `cta` of the cluster",
     ),
     DeviceOpRow(
-        "mbar_wait", lambda: _op(_TRY_WAIT, _BAR, _PARITY, effects=(Wait("bar", "parity"),)), needs="sm_90", doc="wait until the phase with that parity has completed (acquire.cta); a fresh barrier passes parity 1",
+        "mbar_wait",
+        lambda: _op(_TRY_WAIT, _BAR, _PARITY, effects=(Wait("bar", "parity"),)),
+        needs="sm_90",
+        doc="wait until the phase with that parity has completed (acquire.cta); a fresh barrier passes parity 1",
     ),
     DeviceOpRow(
-        "mbar_spin", lambda: _op(_SPIN, _BAR, _PARITY, effects=(Wait("bar", "parity"),)), doc="mbar_wait for sm_80",
+        "mbar_spin",
+        lambda: _op(_SPIN, _BAR, _PARITY, effects=(Wait("bar", "parity"),)),
+        doc="mbar_wait for sm_80",
     ),
     DeviceOpRow(
-        "mbar_test", lambda: _test("mbarrier.test_wait.parity.shared::cta.b64"), doc="has the phase with that parity completed (acquire.cta when true)",
+        "mbar_test",
+        lambda: _test("mbarrier.test_wait.parity.shared::cta.b64"),
+        doc="has the phase with that parity completed (acquire.cta when true)",
     ),
     DeviceOpRow(
-        "mbar_try", lambda: _test("mbarrier.try_wait.parity.shared::cta.b64"), needs="sm_90", doc="mbar_test that may sleep a little first",
+        "mbar_try",
+        lambda: _test("mbarrier.try_wait.parity.shared::cta.b64"),
+        needs="sm_90",
+        doc="mbar_test that may sleep a little first",
     ),
     DeviceOpRow(
-        "map_shared", _op("mapa.shared::cluster.u32 $result, $addr, $cta;", smem("addr"), value("cta"), result="int32"), needs="sm_90", doc="shared::cluster address of the same place in block `cta`",
+        "map_shared",
+        _op("mapa.shared::cluster.u32 $result, $addr, $cta;", smem("addr"), value("cta"), result="int32"),
+        needs="sm_90",
+        doc="shared::cluster address of the same place in block `cta`",
     ),
     # named barriers
-    DeviceOpRow("bar_sync", _op("bar.sync $id, $threads;", *_NAMED, effects=(Sync("named", "id", "threads"),)), converges=_WARP, doc="barrier `id` of `threads` threads, orders their memory; ids 1 to 15 (0 is the block's)"),
-    DeviceOpRow("bar_arrive", _op("bar.arrive $id, $threads;", *_NAMED, effects=(Sync("named", "id", "threads", waits=False),)), converges=_WARP, doc="arrive on barrier `id`, do not wait; ptxas moves it freely over arithmetic"),
-    DeviceOpRow("bar_arrive_after", _op(_ARRIVE_AFTER, *_NAMED, value("value"), effects=(Sync("named", "id", "threads", waits=False),)), converges=_WARP, doc="bar_arrive once the warp-uniform `value` is known; later waits stay behind it"),
+    DeviceOpRow(
+        "bar_sync",
+        _op("bar.sync $id, $threads;", *_NAMED, effects=(Sync("named", "id", "threads"),)),
+        converges=_WARP,
+        doc="barrier `id` of `threads` threads, orders their memory; ids 1 to 15 (0 is the block's)",
+    ),
+    DeviceOpRow(
+        "bar_arrive",
+        _op("bar.arrive $id, $threads;", *_NAMED, effects=(Sync("named", "id", "threads", waits=False),)),
+        converges=_WARP,
+        doc="arrive on barrier `id`, do not wait; ptxas moves it freely over arithmetic",
+    ),
+    DeviceOpRow(
+        "bar_arrive_after",
+        _op(_ARRIVE_AFTER, *_NAMED, value("value"), effects=(Sync("named", "id", "threads", waits=False),)),
+        converges=_WARP,
+        doc="bar_arrive once the warp-uniform `value` is known; later waits stay behind it",
+    ),
     # fences
-    DeviceOpRow("fence_proxy_async", Form((), asm("fence.proxy.async.shared::cta;", ()), effects=(Fence("proxy_async"),)), needs="sm_90", doc="own generic writes to shared memory before it are visible to TMA and wgmma after it"),
-    DeviceOpRow("fence_mbar_init", Form((), asm("fence.mbarrier_init.release.cluster;", ()), effects=(Fence("mbarrier_init"),)), needs="sm_90", doc="own mbar_init before it are visible to the cluster after the next barrier"),
-    DeviceOpRow("threadfence_block", Form((), "__threadfence_block();", effects=(Fence("block"),)), doc="fence, block scope"),
+    DeviceOpRow(
+        "fence_proxy_async",
+        Form((), asm("fence.proxy.async.shared::cta;", ()), effects=(Fence("proxy_async"),)),
+        needs="sm_90",
+        doc="own generic writes to shared memory before it are visible to TMA and wgmma after it",
+    ),
+    DeviceOpRow(
+        "fence_mbar_init",
+        Form((), asm("fence.mbarrier_init.release.cluster;", ()), effects=(Fence("mbarrier_init"),)),
+        needs="sm_90",
+        doc="own mbar_init before it are visible to the cluster after the next barrier",
+    ),
+    DeviceOpRow(
+        "threadfence_block", Form((), "__threadfence_block();", effects=(Fence("block"),)), doc="fence, block scope"
+    ),
     DeviceOpRow("threadfence", Form((), "__threadfence();", effects=(Fence("gpu"),)), doc="fence, device scope"),
-    DeviceOpRow("threadfence_system", Form((), "__threadfence_system();", effects=(Fence("system"),)), doc="fence, system scope"),
+    DeviceOpRow(
+        "threadfence_system", Form((), "__threadfence_system();", effects=(Fence("system"),)), doc="fence, system scope"
+    ),
     # clusters and launches
-    DeviceOpRow("cluster_arrive", _cluster_arrive, (Static("relaxed", bool, False),), converges=_WARP, needs="sm_90", doc="arrive on the cluster barrier; relaxed orders no memory"),
-    DeviceOpRow("cluster_wait", Form((), asm("barrier.cluster.wait.acquire.aligned;", ()), effects=(Sync("cluster", arrives=False),)), converges=_WARP, needs="sm_90", doc="wait on the cluster barrier"),
-    DeviceOpRow("griddep_wait", Form((), asm("griddepcontrol.wait;", ()), effects=(GridDependency(True),)), needs="sm_90", doc="wait for the grids this one depends on, and see their memory"),
-    DeviceOpRow("griddep_launch", Form((), asm("griddepcontrol.launch_dependents;", ()), effects=(GridDependency(False),)), needs="sm_90", doc="dependent grids may start"),
+    DeviceOpRow(
+        "cluster_arrive",
+        _cluster_arrive,
+        (Static("relaxed", bool, False),),
+        converges=_WARP,
+        needs="sm_90",
+        doc="arrive on the cluster barrier; relaxed orders no memory",
+    ),
+    DeviceOpRow(
+        "cluster_wait",
+        Form((), asm("barrier.cluster.wait.acquire.aligned;", ()), effects=(Sync("cluster", arrives=False),)),
+        converges=_WARP,
+        needs="sm_90",
+        doc="wait on the cluster barrier",
+    ),
+    DeviceOpRow(
+        "griddep_wait",
+        Form((), asm("griddepcontrol.wait;", ()), effects=(GridDependency(True),)),
+        needs="sm_90",
+        doc="wait for the grids this one depends on, and see their memory",
+    ),
+    DeviceOpRow(
+        "griddep_launch",
+        Form((), asm("griddepcontrol.launch_dependents;", ()), effects=(GridDependency(False),)),
+        needs="sm_90",
+        doc="dependent grids may start",
+    ),
     DeviceOpRow(
         "grid_sync",
         Form((), "cooperative_groups::this_grid().sync();", effects=(Sync("grid"),), include="cooperative_groups.h"),
@@ -103,6 +206,20 @@ ROWS = (
         doc="barrier of all blocks, orders their memory; the kernel is launched cooperatively",
     ),
     # register budgets
-    DeviceOpRow("setmaxnreg_inc", _setmaxnreg("inc"), _REGS, _WARPGROUP, "sm_90a", doc="raise the register budget of the warpgroup; waits until they are free"),
-    DeviceOpRow("setmaxnreg_dec", _setmaxnreg("dec"), _REGS, _WARPGROUP, "sm_90a", doc="lower the register budget of the warpgroup"),
-)  # fmt: skip
+    DeviceOpRow(
+        "setmaxnreg_inc",
+        _setmaxnreg("inc"),
+        _REGS,
+        _WARPGROUP,
+        "sm_90a",
+        doc="raise the register budget of the warpgroup; waits until they are free",
+    ),
+    DeviceOpRow(
+        "setmaxnreg_dec",
+        _setmaxnreg("dec"),
+        _REGS,
+        _WARPGROUP,
+        "sm_90a",
+        doc="lower the register budget of the warpgroup",
+    ),
+)

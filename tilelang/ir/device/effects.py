@@ -2,8 +2,8 @@
 """What a device op does to memory and to other threads, as data.
 
 Four users read these: the sync inserter, the race checker, the simulator and the docs. Operand names are those of the
-row. An access without `group` and `barrier` is complete when the op returns; with `group` it completes when that group is
-waited for; with `barrier` it completes by `complete_tx` on the mbarrier that this operand names.
+row. An access without `group` and `barrier` is complete when the op returns; with `group` it completes when that
+group is waited for; with `barrier` it completes by `complete_tx` on the mbarrier that this operand names.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Convergence(Enum):
 class Access:
     """A memory access through `operand`.
 
-    `extent` is the number of bytes from the address on: an int (per executing thread), the name of an operand that holds
-    it, "box" (the box of the tensor map operand), or "descriptor" (what a wgmma matrix descriptor spans). For a register
-    operand it is "all".
+    `extent` is the number of bytes from the address on: an int (per executing thread), the name of an operand that
+    holds it, "box" (the box of the tensor map operand), or "descriptor" (what a wgmma matrix descriptor spans). For a
+    register operand it is "all".
     """
 
     operand: str
@@ -71,8 +71,9 @@ class Access:
 class Arrive:
     """`count` arrivals on the mbarrier at operand `barrier` (an int or an operand name).
 
-    `tx`: operand that raises the pending byte count first. `cta`: operand with the block rank in the cluster, if remote.
-    `init`: the barrier is created with that count instead. `after`: group of the thread whose completion arrives.
+    `tx`: operand that raises the pending byte count first. `cta`: operand with the block rank in the cluster, if
+    remote. `init`: the barrier is created with that count instead. `after`: group of the thread whose completion
+    arrives.
     """
 
     barrier: str
@@ -101,7 +102,9 @@ class Commit:
 
 @dataclass(frozen=True)
 class GroupWait:
-    """Waits until at most `pending` committed groups are open. `reads_only`: their sources are free, results not yet there."""
+    """Waits until at most `pending` committed groups are open. `reads_only`: their sources are free, results not yet
+    there.
+    """
 
     group: str
     pending: int
@@ -110,7 +113,9 @@ class GroupWait:
 
 @dataclass(frozen=True)
 class Sync:
-    """A barrier of threads. `scope`: warp, block, named, cluster, grid. `id` and `threads` are operands (named only)."""
+    """A barrier of threads. `scope`: warp, block, named, cluster, grid. `id` and `threads` are operands (named
+    only).
+    """
 
     scope: str
     id: str = ""
@@ -121,7 +126,9 @@ class Sync:
 
 @dataclass(frozen=True)
 class Fence:
-    """`kind`: proxy_async (generic before, async after), mbarrier_init, wgmma (registers), block, gpu, system, compiler."""
+    """`kind`: proxy_async (generic before, async after), mbarrier_init, wgmma (registers), block, gpu, system,
+    compiler.
+    """
 
     kind: str
 

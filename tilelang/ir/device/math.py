@@ -13,7 +13,12 @@ __all__ = ["ROWS"]
 
 def _unary(name: str, ptx: str, doc: str, needs: str = "sm_80") -> DeviceOpRow:
     operands = (value("x", "float32"),)
-    return DeviceOpRow(name, Form(operands, asm(f"{ptx} $result, $x;", operands, "float32", pure=True), "float32"), needs=needs, doc=doc)
+    return DeviceOpRow(
+        name,
+        Form(operands, asm(f"{ptx} $result, $x;", operands, "float32", pure=True), "float32"),
+        needs=needs,
+        doc=doc,
+    )
 
 
 def _op(name: str, text: str, params: str, dtype: str, result: str, doc: str, needs: str = "sm_80") -> DeviceOpRow:
@@ -35,9 +40,13 @@ def _packed(suffix: str) -> tuple[DeviceOpRow, ...]:
     texts["add2"] = f"{{ .reg .b32 o; mov.b32 o, {one}; fma.rn.{suffix} $result, $a, o, $b; }}"
     for name, doc in binary:
         rows.append(_op(f"{name}_{suffix}", texts[name], "a b", "uint32", "uint32", f"packed {doc}"))
-    rows.append(_op(f"fma2_{suffix}", f"fma.rn.{suffix} $result, $a, $b, $c;", "a b c", "uint32", "uint32", "packed a * b + c"))
+    rows.append(
+        _op(f"fma2_{suffix}", f"fma.rn.{suffix} $result, $a, $b, $c;", "a b c", "uint32", "uint32", "packed a * b + c")
+    )
     for name in ("min", "max"):
-        rows.append(_op(f"{name}2_{suffix}", f"{name}.{suffix} $result, $a, $b;", "a b", "uint32", "uint32", f"packed {name}"))
+        rows.append(
+            _op(f"{name}2_{suffix}", f"{name}.{suffix} $result, $a, $b;", "a b", "uint32", "uint32", f"packed {name}")
+        )
     rows.append(_op(f"abs2_{suffix}", f"abs.{suffix} $result, $a;", "a", "uint32", "uint32", "packed |a|"))
     return tuple(rows)
 
@@ -47,7 +56,9 @@ def _pack8(kind: str) -> DeviceOpRow:
         f"{{ .reg .b16 l, h; cvt.rn.satfinite.{kind}x2.f32 l, $x1, $x0; cvt.rn.satfinite.{kind}x2.f32 h, $x3, $x2; "
         "mov.b32 $result, {l, h}; }"
     )
-    return _op(f"pack_{kind}x4", text, "x0 x1 x2 x3", "float32", "uint32", f"four float32 -> {kind}, saturating", "sm_89")
+    return _op(
+        f"pack_{kind}x4", text, "x0 x1 x2 x3", "float32", "uint32", f"four float32 -> {kind}, saturating", "sm_89"
+    )
 
 
 def _dp4a(signed: bool) -> DeviceOpRow:
@@ -66,13 +77,27 @@ ROWS = (
     _unary("cos_approx", "cos.approx.ftz.f32", "cos(x)"),
     _unary("tanh_approx", "tanh.approx.f32", "tanh(x), relative error 2^-11"),
     _op("fma", "fma.rn.f32 $result, $a, $b, $c;", "a b c", "float32", "float32", "a * b + c, one rounding"),
-    _op("max3", "{ .reg .f32 t; max.f32 t, $a, $b; max.f32 $result, t, $c; }", "a b c", "float32", "float32", "largest of three"),
+    _op(
+        "max3",
+        "{ .reg .f32 t; max.f32 t, $a, $b; max.f32 $result, t, $c; }",
+        "a b c",
+        "float32",
+        "float32",
+        "largest of three",
+    ),
     _op("max_nan", "max.NaN.f32 $result, $a, $b;", "a b", "float32", "float32", "max that is NaN if a or b is"),
     _op("min_nan", "min.NaN.f32 $result, $a, $b;", "a b", "float32", "float32", "min that is NaN if a or b is"),
     _op("div_approx", "div.approx.ftz.f32 $result, $a, $b;", "a b", "float32", "float32", "a / b, 2 ulp"),
     _op("pack_bf16x2", "cvt.rn.bf16x2.f32 $result, $hi, $lo;", "lo hi", "float32", "uint32", "two float32 -> bfloat16"),
     _op("pack_f16x2", "cvt.rn.f16x2.f32 $result, $hi, $lo;", "lo hi", "float32", "uint32", "two float32 -> float16"),
-    _op("tf32", "{ .reg .b32 t; cvt.rna.tf32.f32 t, $x; mov.b32 $result, t; }", "x", "float32", "float32", "x rounded to tf32"),
+    _op(
+        "tf32",
+        "{ .reg .b32 t; cvt.rna.tf32.f32 t, $x; mov.b32 $result, t; }",
+        "x",
+        "float32",
+        "float32",
+        "x rounded to tf32",
+    ),
     _pack8("e4m3"),
     _pack8("e5m2"),
     _dp4a(True),

@@ -32,15 +32,16 @@ MMA_SHAPES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], int, int], ...] =
 
 
 def _mma(shape: str, a_dtype: str, b_dtype: str, acc_dtype: str) -> Form:
-    for s, dtypes, accs, a_count, b_count in MMA_SHAPES:
-        if s == shape and a_dtype in dtypes and b_dtype in dtypes and acc_dtype in accs:
-            break
-    else:
+    found = [(m, n) for s, d, c, m, n in MMA_SHAPES if s == shape and {a_dtype, b_dtype} <= set(d) and acc_dtype in c]
+    if not found:
         raise ValueError(f"mma has no {shape} {acc_dtype} += {a_dtype} x {b_dtype}")
+    a_count, b_count = found[0]
     d = regs("d", "uint32", 2) if acc_dtype == "float16" else regs("d", acc_dtype, 4)
     operands = (d, regs("a", "uint32", a_count), regs("b", "uint32", b_count))
     acc = _PTX[acc_dtype]
-    text = f"mma.sync.aligned.{shape}.row.col.{acc}.{_PTX[a_dtype]}.{_PTX[b_dtype]}.{acc} {{$d}}, {{$a}}, {{$b}}, {{$d}};"
+    text = (
+        f"mma.sync.aligned.{shape}.row.col.{acc}.{_PTX[a_dtype]}.{_PTX[b_dtype]}.{acc} {{$d}}, {{$a}}, {{$b}}, {{$d}};"
+    )
     effects = (Access("d", Mode.UPDATE, "all"), Access("a", Mode.READ, "all"), Access("b", Mode.READ, "all"))
     return Form(operands, asm(text, operands, update=["d"], memory=False), effects=effects)
 
@@ -80,14 +81,33 @@ _STATICS = (
 )
 
 ROWS = (
-    DeviceOpRow("mma", _mma, _STATICS, _WARP, doc="d += A @ B, A row-major, B column-major, packed 32-bit registers; fp8 needs sm_89"),
+    DeviceOpRow(
+        "mma",
+        _mma,
+        _STATICS,
+        _WARP,
+        doc="d += A @ B, A row-major, B column-major, packed 32-bit registers; fp8 needs sm_89",
+    ),
     DeviceOpRow("mma_f64", _mma_f64(), converges=_WARP, doc="m8n8k4 in float64"),
     *(
-        DeviceOpRow(f"ldmatrix_x{n}", _ldmatrix(n), _TRANS, _WARP, doc=f"{n} 8x8 tiles of 16-bit elements -> registers; lane i < {8 * n} gives the address of row i % 8 of tile i / 8")
+        DeviceOpRow(
+            f"ldmatrix_x{n}",
+            _ldmatrix(n),
+            _TRANS,
+            _WARP,
+            doc=f"{n} 8x8 16-bit tiles -> registers; lane i < {8 * n} gives the address of row i%8 of tile i/8",
+        )
         for n in (1, 2, 4)
     ),
     *(
-        DeviceOpRow(f"stmatrix_x{n}", _stmatrix(n), _TRANS, _WARP, "sm_90", doc=f"registers -> {n} 8x8 tiles of 16-bit elements; addresses as in ldmatrix_x{n}")
+        DeviceOpRow(
+            f"stmatrix_x{n}",
+            _stmatrix(n),
+            _TRANS,
+            _WARP,
+            "sm_90",
+            doc=f"registers -> {n} 8x8 tiles of 16-bit elements; addresses as in ldmatrix_x{n}",
+        )
         for n in (1, 2, 4)
     ),
-)  # fmt: skip
+)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shape of a device-op row, and the helpers that write CUDA text for one.
 
-A row is a family: its static parameters choose one `Form`, which has operands, result type, CUDA body and effects. All four
-come from one function, so that they cannot drift apart.
+A row is a family: its static parameters choose one `Form`, which has operands, result type, CUDA body and effects.
+All four come from one function, so that they cannot drift apart.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ class DeviceOpRow:
         """All static parameters in row order. Raises KeyError or ValueError on what the row does not take."""
         unknown = set(given) - {s.name for s in self.statics}
         if unknown:
-            raise KeyError(f"{self.name} has no static parameter {sorted(unknown)}; it has {[s.name for s in self.statics]}")
+            raise KeyError(
+                f"{self.name} has no static parameter {sorted(unknown)}; it has {[s.name for s in self.statics]}"
+            )
         full: dict[str, Any] = {}
         for s in self.statics:
             v = given.get(s.name, s.default)
@@ -116,7 +118,10 @@ class DeviceOpRow:
 
     def helper_name(self, statics: dict[str, Any]) -> str:
         """Name of the CUDA function."""
-        parts = [f"m{-v}" if isinstance(v, int) and v < 0 else str(int(v) if isinstance(v, bool) else v) for v in statics.values()]
+        parts = [
+            f"m{-v}" if isinstance(v, int) and v < 0 else str(int(v) if isinstance(v, bool) else v)
+            for v in statics.values()
+        ]
         return re.sub(r"\W", "_", "_".join(["tl", self.name, *(p for p in parts if p)]))
 
     def helper_text(self, statics: dict[str, Any]) -> str:
@@ -133,7 +138,8 @@ class DeviceOpRow:
                 params.append(f"{_param_type(o)} {o.name}")
         name = self.helper_name(statics)
         include = f"#include <{form.include}>\n" if form.include else ""
-        return f"{include}__device__ __forceinline__ {CTYPE[form.result]} {name}({', '.join(params)}) {{ {prologue}{form.body} }}\n"
+        signature = f"__device__ __forceinline__ {CTYPE[form.result]} {name}({', '.join(params)})"
+        return f"{include}{signature} {{ {prologue}{form.body} }}\n"
 
 
 # TVM dtype -> type in the CUDA text that TVM prints.
@@ -209,10 +215,11 @@ def asm(
     pure: bool = False,
     memory: bool = True,
 ) -> str:
-    """Body of one inline asm statement; `$name` in `text` is an operand, `$name` of REGS the comma-separated list of them.
+    """Body of one inline asm statement; `$name` in `text` is an operand, `$name` of REGS the comma-separated list of
+    them.
 
-    `$result` is the returned value. REGS operands named in `write` are "=", in `update` "+", others inputs. A `pure` asm may
-    be moved and merged by the compiler; otherwise it is volatile and clobbers memory (unless `memory` is off).
+    `$result` is the returned value. REGS operands named in `write` are "=", in `update` "+", others inputs. A `pure`
+    asm may be moved and merged by the compiler; otherwise it is volatile and clobbers memory (unless `memory` is off).
     """
     outs: list[str] = []
     ins: list[str] = []

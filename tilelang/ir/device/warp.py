@@ -11,9 +11,29 @@ __all__ = ["ROWS", "parse_registers"]
 _WARP = Convergence.WARP
 _ALL = "0xffffffffu"
 _SHUFFLE_DTYPES = (
-    "float32", "int32", "uint32", "float16", "bfloat16", "int16", "uint16", "int8", "uint8", "bool", "int64", "uint64", "float64",
-)  # fmt: skip
-_CARRIER = {"float16": "unsigned short", "bfloat16": "unsigned short", "int16": "int", "uint16": "unsigned", "int8": "int", "uint8": "unsigned", "bool": "int"}
+    "float32",
+    "int32",
+    "uint32",
+    "float16",
+    "bfloat16",
+    "int16",
+    "uint16",
+    "int8",
+    "uint8",
+    "bool",
+    "int64",
+    "uint64",
+    "float64",
+)
+_CARRIER = {
+    "float16": "unsigned short",
+    "bfloat16": "unsigned short",
+    "int16": "int",
+    "uint16": "unsigned",
+    "int8": "int",
+    "uint8": "unsigned",
+    "bool": "int",
+}
 
 
 def _shuffle(function: str, lane: str):
@@ -22,7 +42,8 @@ def _shuffle(function: str, lane: str):
         carrier = _CARRIER.get(dtype)
         if carrier == "unsigned short":  # 16-bit floats travel as bits: no dependence on the operators of their type
             t = CTYPE[dtype]
-            body = f"unsigned short b = *(unsigned short*)&x; b = (unsigned short){function}({_ALL}, (unsigned)b, {lane}, {width}); return *({t}*)&b;"
+            moved = f"(unsigned short){function}({_ALL}, (unsigned)b, {lane}, {width})"
+            body = f"unsigned short b = *(unsigned short*)&x; b = {moved}; return *({t}*)&b;"
         elif carrier:
             body = f"return ({CTYPE[dtype]}){function}({_ALL}, ({carrier})x, {lane}, {width});"
         else:
@@ -45,7 +66,9 @@ def _redux(op: str):
 
 
 def parse_registers(text: str) -> tuple[Operand, ...]:
-    """Register operands `r0, r1, ...` of a list such as "f64 r32": f = float32, r = 32-bit, with the number of registers."""
+    """Register operands `r0, r1, ...` of a list such as "f64 r32": f = float32, r = 32-bit, with the number of
+    registers.
+    """
     kinds = {"f": "float32", "r": "uint32"}
     return tuple(regs(f"r{i}", kinds[part[0]], int(part[1:])) for i, part in enumerate(text.split()))
 
@@ -69,40 +92,127 @@ _X = (value("x"),)
 
 ROWS = (
     DeviceOpRow(
-        "uniform", Form(_X, f"return __shfl_sync({_ALL}, x, 0);", "int32"), converges=_WARP, uniform=True, doc="the value of lane 0, known to be warp uniform: it and what follows from it stay in uniform registers",
+        "uniform",
+        Form(_X, f"return __shfl_sync({_ALL}, x, 0);", "int32"),
+        converges=_WARP,
+        uniform=True,
+        doc="the value of lane 0, known to be warp uniform: it and what follows from it stay in uniform registers",
     ),
     DeviceOpRow(
-        "keep", _keep, (Static("dtype", str, "int32", ("int32", "uint32", "float32", "int64", "uint64")),), doc="x, computed exactly once and here. Not for uniform values: it takes them out of uniform registers",
+        "keep",
+        _keep,
+        (Static("dtype", str, "int32", ("int32", "uint32", "float32", "int64", "uint64")),),
+        doc="x, computed exactly once and here. Not for uniform values: it takes them out of uniform registers",
     ),
-    DeviceOpRow("shfl_xor", _shuffle("__shfl_xor_sync", "mask"), _SHUFFLE_STATICS, _WARP, doc="x of lane (lane ^ mask)"),
-    DeviceOpRow("shfl_down", _shuffle("__shfl_down_sync", "delta"), _SHUFFLE_STATICS, _WARP, doc="x of lane (lane + delta), own x past the end"),
-    DeviceOpRow("shfl_up", _shuffle("__shfl_up_sync", "delta"), _SHUFFLE_STATICS, _WARP, doc="x of lane (lane - delta), own x before the start"),
+    DeviceOpRow(
+        "shfl_xor", _shuffle("__shfl_xor_sync", "mask"), _SHUFFLE_STATICS, _WARP, doc="x of lane (lane ^ mask)"
+    ),
+    DeviceOpRow(
+        "shfl_down",
+        _shuffle("__shfl_down_sync", "delta"),
+        _SHUFFLE_STATICS,
+        _WARP,
+        doc="x of lane (lane + delta), own x past the end",
+    ),
+    DeviceOpRow(
+        "shfl_up",
+        _shuffle("__shfl_up_sync", "delta"),
+        _SHUFFLE_STATICS,
+        _WARP,
+        doc="x of lane (lane - delta), own x before the start",
+    ),
     DeviceOpRow("shfl_idx", _shuffle("__shfl_sync", "lane"), _SHUFFLE_STATICS, _WARP, doc="x of the given lane"),
-    DeviceOpRow("vote_any", Form(_P, f"return __any_sync({_ALL}, p);", "bool"), converges=_WARP, uniform=True, doc="p holds in some lane"),
-    DeviceOpRow("vote_all", Form(_P, f"return __all_sync({_ALL}, p);", "bool"), converges=_WARP, uniform=True, doc="p holds in every lane"),
-    DeviceOpRow("ballot", Form(_P, f"return __ballot_sync({_ALL}, p);", "uint32"), converges=_WARP, uniform=True, doc="bit i = p of lane i"),
+    DeviceOpRow(
+        "vote_any",
+        Form(_P, f"return __any_sync({_ALL}, p);", "bool"),
+        converges=_WARP,
+        uniform=True,
+        doc="p holds in some lane",
+    ),
+    DeviceOpRow(
+        "vote_all",
+        Form(_P, f"return __all_sync({_ALL}, p);", "bool"),
+        converges=_WARP,
+        uniform=True,
+        doc="p holds in every lane",
+    ),
+    DeviceOpRow(
+        "ballot",
+        Form(_P, f"return __ballot_sync({_ALL}, p);", "uint32"),
+        converges=_WARP,
+        uniform=True,
+        doc="bit i = p of lane i",
+    ),
     DeviceOpRow("activemask", Form((), "return __activemask();", "uint32"), doc="bit i = lane i executes this now"),
     *(
-        DeviceOpRow(f"redux_{op}", _redux(op), (Static("dtype", str, "int32", ("int32", "uint32")),), _WARP, uniform=True, doc=f"{op} of x over the warp")
+        DeviceOpRow(
+            f"redux_{op}",
+            _redux(op),
+            (Static("dtype", str, "int32", ("int32", "uint32")),),
+            _WARP,
+            uniform=True,
+            doc=f"{op} of x over the warp",
+        )
         for op in ("add", "min", "max", "and", "or", "xor")
     ),
     DeviceOpRow(
-        "elect_one", Form((), asm("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 $result, 1, 0, p; }", (), "int32").replace("return y", "return y != 0"), "bool"), converges=_WARP, needs="sm_90", doc="true in exactly one lane of the warp",
+        "elect_one",
+        Form(
+            (),
+            asm("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 $result, 1, 0, p; }", (), "int32").replace(
+                "return y", "return y != 0"
+            ),
+            "bool",
+        ),
+        converges=_WARP,
+        needs="sm_90",
+        doc="true in exactly one lane of the warp",
     ),
-    DeviceOpRow("syncwarp", Form((), "__syncwarp();", effects=(Sync("warp"),)), converges=_WARP, doc="barrier of the warp; orders its memory accesses"),
-    DeviceOpRow("sync_threads", Form((), "__syncthreads();", effects=(Sync("block"),)), converges=Convergence.BLOCK, doc="barrier of the block; orders its memory accesses"),
     DeviceOpRow(
-        "reg_fence", _reg_fence, (Static("regs", str),), doc='no instruction: uses of the named registers stay before or after it. `regs` such as "f64 r32" (float32 / 32-bit registers)',
+        "syncwarp",
+        Form((), "__syncwarp();", effects=(Sync("warp"),)),
+        converges=_WARP,
+        doc="barrier of the warp; orders its memory accesses",
     ),
     DeviceOpRow(
-        "pin", Form((value("x", "float32"),), asm("{ .reg .pred p; setp.gt.f32 p, $x, 0f7F7FFFFF; @p nanosleep.u32 0; }", (value("x", "float32"),))), doc="ordering point after x is known (a branch that is never taken)",
+        "sync_threads",
+        Form((), "__syncthreads();", effects=(Sync("block"),)),
+        converges=Convergence.BLOCK,
+        doc="barrier of the block; orders its memory accesses",
+    ),
+    DeviceOpRow(
+        "reg_fence",
+        _reg_fence,
+        (Static("regs", str),),
+        doc="no instruction: uses of the named registers stay before or after it. "
+        '`regs` such as "f64 r32" (float32 / 32-bit registers)',
+    ),
+    DeviceOpRow(
+        "pin",
+        Form(
+            (value("x", "float32"),),
+            asm("{ .reg .pred p; setp.gt.f32 p, $x, 0f7F7FFFFF; @p nanosleep.u32 0; }", (value("x", "float32"),)),
+        ),
+        doc="ordering point after x is known (a branch that is never taken)",
     ),
     DeviceOpRow("lane_id", _special("laneid"), doc="lane in the warp"),
-    DeviceOpRow("cluster_rank", _special("cluster_ctarank"), needs="sm_90", uniform=True, doc="rank of the block in its cluster"),
-    DeviceOpRow("cluster_size", _special("cluster_nctarank"), needs="sm_90", uniform=True, doc="number of blocks in the cluster"),
+    DeviceOpRow(
+        "cluster_rank", _special("cluster_ctarank"), needs="sm_90", uniform=True, doc="rank of the block in its cluster"
+    ),
+    DeviceOpRow(
+        "cluster_size", _special("cluster_nctarank"), needs="sm_90", uniform=True, doc="number of blocks in the cluster"
+    ),
     DeviceOpRow("sm_id", _special("smid"), uniform=True, doc="number of the SM"),
-    DeviceOpRow("clock", Form((), asm("mov.u64 $result, %%clock64;", (), "uint64"), "uint64"), doc="cycle counter of the SM"),
-    DeviceOpRow("global_timer", Form((), asm("mov.u64 $result, %%globaltimer;", (), "uint64"), "uint64"), doc="nanoseconds"),
-    DeviceOpRow("nanosleep", Form((value("ns", "uint32"),), asm("nanosleep.u32 $ns;", (value("ns", "uint32"),))), doc="sleep about ns nanoseconds"),
+    DeviceOpRow(
+        "clock", Form((), asm("mov.u64 $result, %%clock64;", (), "uint64"), "uint64"), doc="cycle counter of the SM"
+    ),
+    DeviceOpRow(
+        "global_timer", Form((), asm("mov.u64 $result, %%globaltimer;", (), "uint64"), "uint64"), doc="nanoseconds"
+    ),
+    DeviceOpRow(
+        "nanosleep",
+        Form((value("ns", "uint32"),), asm("nanosleep.u32 $ns;", (value("ns", "uint32"),))),
+        doc="sleep about ns nanoseconds",
+    ),
     DeviceOpRow("trap", Form((), asm("trap;", ())), doc="abort the kernel with an error"),
-)  # fmt: skip
+)

@@ -26,7 +26,8 @@ _PTX = {
 _BYTES = {"float16": 2, "bfloat16": 2, "tf32": 4}
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 _INT8 = ("int8", "uint8")
-# swizzle bytes -> code in bits 62-63 of the matrix descriptor (PTX ISA 9.7.15.5.1). The tensor map numbers them the other way.
+# swizzle bytes -> code in bits 62-63 of the matrix descriptor (PTX ISA 9.7.15.5.1). The tensor map numbers them the
+# other way.
 _SWIZZLE_CODE = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
@@ -52,7 +53,9 @@ def _check(n: int, a: str, b: str, acc: str, tnsp_a: bool, tnsp_b: bool) -> None
 
 
 def _accumulator(n: int, acc: str):
-    return regs("d", "uint32", n // 4) if acc == "float16" else regs("d", {"int32": "int32"}.get(acc, "float32"), n // 2)
+    return (
+        regs("d", "uint32", n // 4) if acc == "float16" else regs("d", {"int32": "int32"}.get(acc, "float32"), n // 2)
+    )
 
 
 def _multiply(a_in_registers: bool):
@@ -77,7 +80,9 @@ def _multiply(a_in_registers: bool):
             f".{ptx}.{_PTX[a_dtype]}.{_PTX[b_dtype]} {{$d}}, {a_text}, $b, p{imms}; }}"
         )
         # mode init: "=" accumulators, so that no dead value is kept for them
-        body = asm(text, operands, write=["d"] if mode == "init" else (), update=() if mode == "init" else ["d"], memory=False)
+        body = asm(
+            text, operands, write=["d"] if mode == "init" else (), update=() if mode == "init" else ["d"], memory=False
+        )
         effects = (
             Access("d", Mode.WRITE if mode == "init" else Mode.UPDATE, "all", Proxy.ASYNC, group=WGMMA),
             Access("a", Mode.READ, "all" if a_in_registers else "descriptor", Proxy.ASYNC, group=WGMMA),
@@ -118,15 +123,43 @@ def _statics() -> tuple[Static, ...]:
 
 
 _MULTIPLY_DOC = (
-    "d (+)= A @ B of 64 x n x 32 bytes, asynchronous. mode: init = d is written only, acc = d is added to, pred = added to if the "
-    "operand `accumulate` is true. tnsp: that operand is MN-major in shared memory (16-bit types)"
+    "d (+)= A @ B of 64 x n x 32 bytes, asynchronous. mode: init = d is written only, acc = d is added to, "
+    "pred = added to if the operand `accumulate` is true. tnsp: that operand is MN-major in shared memory "
+    "(16-bit types)"
 )
 
 ROWS = (
-    DeviceOpRow("wgmma_desc", _descriptor, (Static("swizzle", int, 128, (0, 32, 64, 128)),), needs=_SM, doc="matrix descriptor of a shared tile; swizzle, lbo and sbo in bytes. Move it by adding bytes / 16 (advance_descriptor)"),
+    DeviceOpRow(
+        "wgmma_desc",
+        _descriptor,
+        (Static("swizzle", int, 128, (0, 32, 64, 128)),),
+        needs=_SM,
+        doc="matrix descriptor of a shared tile; swizzle, lbo and sbo in bytes. Move it with advance_descriptor",
+    ),
     DeviceOpRow("wgmma_ss", _multiply(False), _statics(), _WG, _SM, doc=_MULTIPLY_DOC + ". a, b: descriptors"),
-    DeviceOpRow("wgmma_rs", _multiply(True), _statics(), _WG, _SM, doc=_MULTIPLY_DOC + ". a: 4 packed registers, b: descriptor"),
-    DeviceOpRow("wgmma_fence", Form((), asm("wgmma.fence.sync.aligned;", ()), effects=(Fence("wgmma"),)), converges=_WG, needs=_SM, doc="earlier register accesses are done before the next wgmma reads or writes them"),
-    DeviceOpRow("wgmma_commit", Form((), asm("wgmma.commit_group.sync.aligned;", ()), effects=(Commit(WGMMA),)), converges=_WG, needs=_SM, doc="close a group of wgmmas"),
-    DeviceOpRow("wgmma_wait", _wait, (Static("pending", int, 0), Static("regs", str, "")), _WG, _SM, doc='at most `pending` groups are open. `regs` such as "f64 r32" names the registers of the retired ones, in operand order'),
-)  # fmt: skip
+    DeviceOpRow(
+        "wgmma_rs", _multiply(True), _statics(), _WG, _SM, doc=_MULTIPLY_DOC + ". a: 4 packed registers, b: descriptor"
+    ),
+    DeviceOpRow(
+        "wgmma_fence",
+        Form((), asm("wgmma.fence.sync.aligned;", ()), effects=(Fence("wgmma"),)),
+        converges=_WG,
+        needs=_SM,
+        doc="earlier register accesses are done before the next wgmma reads or writes them",
+    ),
+    DeviceOpRow(
+        "wgmma_commit",
+        Form((), asm("wgmma.commit_group.sync.aligned;", ()), effects=(Commit(WGMMA),)),
+        converges=_WG,
+        needs=_SM,
+        doc="close a group of wgmmas",
+    ),
+    DeviceOpRow(
+        "wgmma_wait",
+        _wait,
+        (Static("pending", int, 0), Static("regs", str, "")),
+        _WG,
+        _SM,
+        doc='at most `pending` groups are open. `regs` such as "f64 r32" names the registers they held, in order',
+    ),
+)
