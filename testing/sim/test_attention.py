@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from testing.codegen.attention_program import attention
+from attention_program import attention
 from tilelang.sim import Program, simulate
 
 BF16 = ml_dtypes.bfloat16

@@ -12,7 +12,7 @@ import pytest
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from testing.sim.build import dev, kernel
+from sim_build import dev, kernel
 from tilelang.ir.device_ops import DEVICE_OPS
 from tilelang.sim import simulate
 from tilelang.sim.table import MEANINGS

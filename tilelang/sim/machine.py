@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of one simulated CTA: registers, mbarriers, asynchronous operations, tensor maps, scheduling policies."""
+"""State of simulated blocks: registers, mbarriers, asynchronous operations, tensor maps, scheduling policies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from tilelang.sim.report import Refine, Trap, Wait
 from tilelang.sim.shadow import WARP, Clocks, Shadow, join
 
-__all__ = ["BASE", "CTA", "POLICIES", "AsyncOp", "Gang", "Local", "Mbarrier", "Pointer", "Policy"]
+__all__ = ["BASE", "POLICIES", "AsyncOp", "Gang", "Local", "Machine", "Mbarrier", "Pointer", "Policy", "World"]
 
 BASE = 1024  # shared address of the first allocation: nothing may touch the red zone below
 
@@ -100,33 +100,69 @@ class AsyncOp:
         self.saved: dict[int, Any] = {}
         self.key: Any = None
 
+    def complete(self) -> None:
+        self.fire()
+        self.done = True
+        self.queue.remove(self)
 
-class CTA:
-    """One block: its shared memory with shadow, barriers, pending asynchronous work, and the log for undoing global writes."""
 
-    def __init__(self, prog: Any, policy: Policy, rng: random.Random, report: Callable[..., None], nthreads: int) -> None:
-        self.prog, self.policy, self.rng, self.file = prog, policy, rng, report
-        self.nthreads, self.nw = nthreads, -(-nthreads // WARP)
-        self.arena = np.full(BASE + prog.shared_bytes + 1024, 0xFF, np.uint8)
+class World:
+    """What blocks that run at the same time have in common: pending asynchronous work, global writes, the barrier of the grid."""
+
+    def __init__(self, policy: Policy, rng: random.Random) -> None:
+        self.policy, self.rng, self.steps = policy, rng, 0
+        self.pending: list[AsyncOp] = []
+        self.undo: list[tuple[Any, Any, Any]] = []
+        self.named: dict[Any, dict[str, Any]] = {}
+
+    def rollback(self) -> None:
+        """Undoes all global writes."""
+        for array, at, old in reversed(self.undo):
+            array[at] = old
+        self.undo.clear()
+
+
+class Machine:
+    """The blocks of one cluster (one block when there are no clusters): their shared memory with its shadow, and barriers.
+
+    Addresses and warps count through the cluster: block `rank` has addresses from `rank * span` on and warps from
+    `rank * warps_per_block` on.
+    """
+
+    def __init__(self, prog: Any, world: World, report: Callable[..., None], nthreads: int, blocks: list[tuple[int, int, int]]) -> None:
+        self.prog, self.world, self.policy, self.rng, self.file = prog, world, world.policy, world.rng, report
+        self.nthreads, self.nw, self.blocks = nthreads, -(-nthreads // WARP), blocks
+        self.warps_per_block = -(-self.nw // 4) * 4 if len(blocks) > 1 else self.nw
+        nbytes = BASE + prog.shared_bytes + 1024
+        self.span = 1 << max(nbytes - 1, 1).bit_length()
+        self.arena = np.full(self.span * (len(blocks) - 1) + nbytes, 0xFF, np.uint8)
         self.chunks = self.arena.view(np.uint64).reshape(-1, 2)
-        self.sh = Shadow(self.arena.size, self.nw, prog.granule, self.report, prog.place, prog.strict_proxy)
+        self.sh = Shadow(self.arena.size, self.warps_per_block * len(blocks), prog.granule, self.report, self.place, self.role, prog.strict_proxy)
         self.bars: dict[int, Mbarrier] = {}
         self.named: dict[Any, dict[str, Any]] = {}
         self.registers: dict[int, list[int]] = {}  # warp -> budgets it asked for
-        self.pending: list[AsyncOp] = []
-        self.undo: list[tuple[Any, Any, Any]] = []
+        self.pending, self.undo = world.pending, world.undo
         self.groups: dict[tuple[str, int], list[Any]] = {}  # (kind, owner) -> [ops not waited for, groups committed]
         self.tensor: dict[int, Any] = {}  # warpgroup -> its tensor core
         self.queues: dict[Any, list[AsyncOp]] = {}  # in-order units
-        self.steps, self.seen = 0, set()
+        self.seen: set[Any] = set()
+
+    def place(self, lo: int, hi: int) -> str:
+        """Shared addresses in the words of the kernel."""
+        rank = lo // self.span
+        return (f"block {rank} of the cluster: " if len(self.blocks) > 1 else "") + self.prog.place(lo - rank * self.span, hi - rank * self.span)
+
+    def role(self, warps: list[int]) -> str:
+        """Warps as reports name them."""
+        rank = warps[0] // self.warps_per_block
+        w = [x - rank * self.warps_per_block for x in warps]
+        text = f"warp {w[0]}" if len(w) == 1 else f"warps {w[0]} to {w[-1]}" if w == list(range(w[0], w[-1] + 1)) else f"warps {w}"
+        return f"{text} of block {rank}" if len(self.blocks) > 1 else text
 
     def report(self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True) -> None:
         if when and (kind, site, other) not in self.seen:
             self.seen.add((kind, site, other))
             self.file(kind, text, site, other)
-
-    def role(self, warps: list[int]) -> str:
-        return f"warp {warps[0]}" if len(warps) == 1 else f"warps {warps[0]} to {warps[-1]}" if warps == list(range(warps[0], warps[-1] + 1)) else f"warps {warps}"
 
     def trap(self, kind: str, text: str, site: int, other: int = -1) -> Any:
         self.report(kind, text, site, other)
@@ -135,14 +171,9 @@ class CTA:
     def submit(self, op: AsyncOp) -> None:
         op.queue.append(op)
         if self.policy.asyncs == "eager":
-            self.complete(op)
+            op.complete()
         else:
             self.pending.append(op)
-
-    def complete(self, op: AsyncOp) -> None:
-        op.fire()
-        op.done = True
-        op.queue.remove(op)
 
     def group(self, kind: str, owner: int) -> list[Any]:
         return self.groups.setdefault((kind, owner), [[], 0])
@@ -170,20 +201,20 @@ class CTA:
         """Logs a global write for undoing it when the CTA restarts."""
         self.undo.append((array, at, array[at].copy()))
 
-    def rollback(self) -> None:
-        for array, at, old in reversed(self.undo):
-            array[at] = old
-        self.undo.clear()
-
 
 class Gang:
     """Whole warps in lock step: one Python generator. Divergence is a boolean mask over its threads."""
 
-    def __init__(self, cta: CTA, warps: list[int]) -> None:
-        self.cta, self.sh, self.warps, self.T = cta, cta.sh, np.array(warps), WARP * len(warps)
-        self.warp_list = list(warps)
-        self.tid = (self.warps[:, None] * WARP + np.arange(WARP)).reshape(-1).astype(np.int32)
-        self.warp_of, self.col, self.full = self.tid // WARP, np.arange(self.T), self.tid < cta.nthreads
+    def __init__(self, cta: Machine, rank: int, warps: list[int]) -> None:
+        self.cta, self.sh, self.rank, self.own_warps, self.T = cta, cta.sh, rank, warps, WARP * len(warps)
+        self.base = rank * cta.span
+        self.lo, self.hi = self.base + BASE, self.base + BASE + cta.prog.shared_bytes  # its part of shared memory
+        self.warps = np.array(warps) + rank * cta.warps_per_block
+        self.warp_list = self.warps.tolist()
+        self.tid = (np.array(warps)[:, None] * WARP + np.arange(WARP)).reshape(-1).astype(np.int32)  # in the block
+        self.thread = (self.warps[:, None] * WARP + np.arange(WARP)).reshape(-1)  # in the cluster
+        self.warp_of, self.col, self.full = self.thread // WARP, np.arange(self.T), self.tid < cta.nthreads
+        self.whole = bool(self.full.all())
         self.exists = self.full.reshape(-1, WARP)
         self.preempt, self.wait, self.fences = cta.policy.preempt, None, 0
         self.report = cta.report
@@ -202,7 +233,7 @@ class Gang:
             return [(w, None) for w in self.warp_list]
         rows = m.reshape(-1, WARP)
         whole = (rows == self.exists).all(1)
-        tids = self.tid.reshape(-1, WARP)
+        tids = self.thread.reshape(-1, WARP)
         return [(w, None if whole[i] else tids[i][rows[i]]) for i, w in enumerate(self.warp_list) if rows[i].any()]
 
     def converged(self, m: np.ndarray, site: int, what: str) -> None:
@@ -212,7 +243,7 @@ class Gang:
     def split_by(self, codes: Any, m: np.ndarray) -> None:
         """codes: one value per warp; the gang must be split when active warps disagree."""
         groups: dict[Any, list[int]] = {}
-        for w, c, on in zip(self.warp_list, codes, m.reshape(-1, WARP).any(1), strict=True):
+        for w, c, on in zip(self.own_warps, codes, m.reshape(-1, WARP).any(1), strict=True):
             groups.setdefault(c if on else None, []).append(w)
         if len(groups) - (None in groups) > 1:
             raise Refine(list(groups.values()))
@@ -277,14 +308,14 @@ class Gang:
     def each(self, m: np.ndarray, *values: Any) -> Any:
         """(thread, lane column, values...) of every active thread; for the few threads that issue bulk operations."""
         for i in np.flatnonzero(m).tolist():
-            yield (int(self.tid[i]), i, *[int(v[i]) if isinstance(v, np.ndarray) and v.ndim else v for v in values])
+            yield (int(self.thread[i]), i, *[int(v[i]) if isinstance(v, np.ndarray) and v.ndim else v for v in values])
 
     def by_address(self, m: np.ndarray, addr: Any) -> Any:
         """(warp, its lanes or None, address, number of threads) of an operation per thread on a barrier."""
         uniform = not (isinstance(addr, np.ndarray) and addr.ndim)
         for w, lanes in self.lanes(m):
             i = self.warp_list.index(w) * WARP
-            tids = self.tid[i : i + WARP][self.exists[i // WARP]] if lanes is None else lanes
+            tids = self.thread[i : i + WARP][self.exists[i // WARP]] if lanes is None else lanes
             if uniform:
                 yield w, lanes, int(addr), len(tids)
                 continue

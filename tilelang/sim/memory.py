@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.sim.machine import BASE, Gang, Local, Pointer
+from tilelang.sim.machine import Gang, Local, Pointer
 from tilelang.sim.shadow import WARP
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "ldg",
     "ldl",
     "lds",
-    "pick",
     "dense",
     "in_flight",
     "note_lanes",
@@ -71,13 +70,13 @@ def dense(shape: Sequence[int]) -> list[int]:
     return out[: len(shape)]
 
 
-def pick(G: Gang, x: Any, m: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The active values of x over `shape`, flat."""
-    return np.broadcast_to(x, shape)[np.broadcast_to(m, shape)]
-
-
 def _shape(G: Gang, *xs: Any) -> tuple[int, ...]:
-    return np.broadcast_shapes((G.T,), *(np.shape(x) for x in xs))
+    """(threads,), or (lanes, threads) when one of xs is vectorised."""
+    lanes = 0
+    for x in xs:
+        if isinstance(x, np.ndarray) and x.ndim == 2:
+            lanes = max(lanes, x.shape[0])
+    return (lanes, G.T) if lanes else (G.T,)
 
 
 # --- shared memory
@@ -117,7 +116,7 @@ def check_shared(G: Gang, addr: np.ndarray, nbytes: int, lo: int, hi: int, site:
     if first >= lo and last <= hi:
         return
     text = f"bytes [{first - lo}, {last - lo}) of {G.cta.prog.place(lo, hi)}"
-    if first < BASE or last > BASE + G.cta.prog.shared_bytes:
+    if first < G.lo or last > G.hi:
         G.cta.trap("oob", text, site)
     G.report("oob", text, site)
 
@@ -125,17 +124,17 @@ def check_shared(G: Gang, addr: np.ndarray, nbytes: int, lo: int, hi: int, site:
 def _active(G: Gang, addr: Any, m: np.ndarray, size: int, lo: int, hi: int, vector: int, site: int, *more: Any) -> Any:
     """(active addresses, threads, mask, shape) of an access; None when nobody is active."""
     shape = _shape(G, addr, m, *more)
-    mask = np.broadcast_to(m, shape)
-    at = np.broadcast_to(addr, shape)[mask]
+    mask = m if m.shape == shape else np.broadcast_to(m, shape)
+    at = _active_of(addr, mask, shape)
     if not at.size:
         return None
     check_shared(G, at, size, lo, hi, site)
     if vector > 1 or size > 1:
-        first = np.broadcast_to(addr, shape)[0][mask[0]] if len(shape) == 2 and vector > 1 else at
+        first = _active_of(addr[0], mask[0], shape[1:]) if len(shape) == 2 and vector > 1 and np.ndim(addr) == 2 else at
         if (first % (min(vector * size, 16) if vector > 1 else size)).any():
             G.report("misaligned", f"{vector}-wide access of {size}-byte elements in shared memory is not aligned", site)
     note_lanes(G, mask)
-    return at, np.broadcast_to(G.tid, shape)[mask], mask, shape
+    return at, _active_of(G.thread, mask, shape), mask, shape
 
 
 def _index(at: np.ndarray, size: int) -> np.ndarray:
@@ -148,7 +147,7 @@ def sts(G: Gang, addr: Any, value: Any, m: np.ndarray, dtype: np.dtype, lo: int,
     if got is None:
         return
     at, threads, mask, shape = got
-    data = np.broadcast_to(np.asarray(value).astype(dtype, copy=False), shape)[mask]
+    data = _active_of(np.asarray(value).astype(dtype, copy=False), mask, shape)
     cells, index = G.cta.arena.view(dtype), _index(at, dtype.itemsize)
     raw = f"u{dtype.itemsize}"
     same = cells.view(raw)[index] == data.view(raw)
@@ -181,24 +180,41 @@ def lds(G: Gang, addr: Any, m: np.ndarray, dtype: np.dtype, lo: int, hi: int, ve
 
 
 # --- global memory
+def _active_of(x: Any, mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Active values of x, flat."""
+    if isinstance(x, np.ndarray) and x.shape == shape:
+        return x[mask]
+    return np.broadcast_to(x, shape)[mask]
+
+
+def _outside(i: Any, d: int, mask: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Is an active index outside [0, d)?"""
+    if not isinstance(i, np.ndarray):
+        return not 0 <= i < d
+    if i.min() >= 0 and i.max() < d:
+        return False
+    on = _active_of(i, mask, shape)
+    return bool(on.min() < 0 or on.max() >= d)
+
+
 def _global(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: int, site: int, *more: Any) -> Any:
+    """(elements, mask, shape) of an access; None when nobody is active."""
     flat = t.flat(index)
     shape = _shape(G, flat, m, *more)
-    mask = np.broadcast_to(m, shape)
-    at = np.broadcast_to(flat, shape)[mask]
+    mask = m if m.shape == shape else np.broadcast_to(m, shape)
+    at = _active_of(flat, mask, shape)
     if not at.size:
         return None
     for k, (i, d) in enumerate(zip(index, t.shape, strict=True)):
-        on = i if not isinstance(i, np.ndarray) else np.broadcast_to(i, shape)[mask]
-        lo, hi = (on, on) if not isinstance(on, np.ndarray) else (on.min(), on.max())
-        if lo < 0 or hi >= d:
-            G.report("oob", f"index [{lo}, {hi}] of dimension {k} of {t.name}{list(t.shape)}", site)
+        if _outside(i, d, mask, shape):
+            on = _active_of(i, mask, shape)
+            G.report("oob", f"index [{on.min()}, {on.max()}] of dimension {k} of {t.name}{list(t.shape)}", site)
             break
     if at.min() < 0 or at.max() >= t.data.size:
         G.cta.trap("oob", f"elements [{at.min()}, {at.max()}] of {t.name}, which has {t.data.size}", site)
     if vector > 1:
         size = t.data.itemsize
-        first = np.broadcast_to(flat, shape)[0][mask[0]] if len(shape) == 2 else at
+        first = _active_of(flat[0], mask[0], shape[1:]) if len(shape) == 2 and np.ndim(flat) == 2 else at
         if ((first * size + t.data.ctypes.data) % min(vector * size, 16)).any():
             G.report("misaligned", f"{vector}-wide access of {size}-byte elements of {t.name} is not aligned", site)
     return at, mask, shape
@@ -221,11 +237,12 @@ def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarra
     if got is None:
         return
     at, mask, shape = got
-    data = np.broadcast_to(np.asarray(value).astype(t.data.dtype, copy=False), shape)[mask]
+    data = _active_of(np.asarray(value).astype(t.data.dtype, copy=False), mask, shape)
     raw = f"u{t.data.itemsize}"
+    threads = _active_of(G.thread, mask, shape)
     if at.size > 1:
-        _clash(G, at, data.view(raw), np.broadcast_to(G.tid, shape)[mask], site)
-    G.cta.global_write(t, at, np.broadcast_to(G.tid, shape)[mask], site, data)
+        _clash(G, at, data.view(raw), threads, site)
+    G.cta.global_write(t, at, threads, site, data)
     G.cta.save(t.data, at)
     t.data[at] = data
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.sim.machine import BASE, AsyncOp, Gang, Pointer
+from tilelang.sim.machine import AsyncOp, Gang, Pointer
 from tilelang.sim.memory import check_shared, note_lanes, shared_access
 from tilelang.sim.ops_sync import arrive_on
 from tilelang.sim.ops_tma import open_group, wait_groups
@@ -37,7 +37,7 @@ def cp_async(G: Gang, m: np.ndarray, site: int, dst: Any, src: Pointer, bytes: i
         at = _per_thread(G, src.index, here).astype(np.int64) * size
         n = _per_thread(G, bytes if src_bytes is None else src_bytes, here)
         data = src.target.data.view(np.uint8)
-        check_shared(G, to, bytes, BASE, BASE + G.cta.prog.shared_bytes, site)
+        check_shared(G, to, bytes, G.lo, G.hi, site)
         if (to % bytes).any() or ((at + data.ctypes.data) % bytes)[n > 0].any():
             G.report("misaligned", f"cp_async of {bytes} bytes with an address that is no multiple of {bytes}", site)
         if (n < 0).any() or (n > bytes).any():
@@ -117,11 +117,11 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
             G.report("misaligned", f"atomic on {lanes} elements of {p.target.name} is not aligned", site)
         return cells if cells.dtype == dtype else cells.view(dtype), at
     at = _per_thread(G, p, m)
-    check_shared(G, at, dtype.itemsize, BASE, BASE + G.cta.prog.shared_bytes, site)
+    check_shared(G, at, dtype.itemsize, G.lo, G.hi, site)
     if (at % dtype.itemsize).any():
         G.cta.trap("misaligned", f"atomic on {dtype.name} in shared memory is not aligned", site)
     note_lanes(G, m)
-    shared_access(G, at, G.tid[m], dtype.itemsize, True, site, atomic=True)
+    shared_access(G, at, G.thread[m], dtype.itemsize, True, site, atomic=True)
     return G.cta.arena.view(dtype), at // dtype.itemsize
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.sim.machine import BASE, Gang, Pointer
+from tilelang.sim.machine import Gang, Pointer
 from tilelang.sim.memory import note_lanes, read_registers, shared_access, view_rows, write_registers
 from tilelang.sim.shadow import WARP
 from tilelang.sim.table import meaning
@@ -69,16 +69,16 @@ def _rows(G: Gang, m: np.ndarray, site: int, addr: Any, count: int, write: bool,
     if any(lanes is not None for _, lanes in G.lanes(m)):
         G.cta.trap("divergence", f"{what} is executed by a part of a warp", site)
     at = np.broadcast_to(np.asarray(addr), (G.T,)).reshape(-1, WARP)[:, : 8 * count]
-    tids = G.tid.reshape(-1, WARP)[:, : 8 * count]
+    tids = G.thread.reshape(-1, WARP)[:, : 8 * count]
     on = m.reshape(-1, WARP).any(1)
     used = at[on].reshape(-1)
-    if used.min() < BASE or used.max() + 16 > BASE + G.cta.prog.shared_bytes:
+    if used.min() < G.lo or used.max() + 16 > G.hi:
         G.cta.trap("oob", f"{what} of shared [{used.min():#x}, {used.max() + 16:#x}) leaves the allocation", site)
     if (used % 16).any():
         G.cta.trap("misaligned", f"{what}: a row address is not 16-byte aligned", site)
     note_lanes(G, m)
     shared_access(G, used, tids[on].reshape(-1), 16, write, site, collective=True)
-    return np.where(on[:, None], at, BASE)
+    return np.where(on[:, None], at, G.lo)
 
 
 def _ldmatrix(count: int) -> None:

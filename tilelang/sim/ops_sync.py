@@ -40,7 +40,7 @@ def mbar_init(G: Gang, m: np.ndarray, site: int, bar: Any, count: Any) -> None:
         c = int(_at(G, lanes, w, count))
         if not 1 <= c < 1 << 20:
             G.report("barrier-init", f"mbarrier count {c} is out of range", site)
-        G.cta.bars[addr] = Mbarrier(addr, c, (w, int(G.sh.clk[w])), G.cta.prog.barrier_name(addr))
+        G.cta.bars[addr] = Mbarrier(addr, c, (w, int(G.sh.clk[w])), G.cta.prog.barrier_name(addr - G.base))
         G.sh.barrier[_granules(G, addr)] = True
 
 
@@ -79,11 +79,19 @@ def mbar_expect_only(G: Gang, m: np.ndarray, site: int, bar: Any, bytes: Any) ->
         G.cta.mbarrier(addr, w, lanes, site).tx += n * int(_at(G, lanes, w, bytes))
 
 
+def remote(G: Gang, addr: Any, cta: Any, m: np.ndarray, site: int) -> Any:
+    """The address in block `cta` of the cluster that corresponds to a shared address of this block."""
+    rank = np.asarray(cta)
+    on = np.broadcast_to(rank, (G.T,))[m]
+    if on.size and (on.min() < 0 or on.max() >= len(G.cta.blocks)):
+        G.cta.trap("oob", f"block {on.min()} to {on.max()} of a cluster of {len(G.cta.blocks)}", site)
+    there = addr - G.base + rank.astype(np.int64) * G.cta.span
+    return there if there.ndim else int(there)
+
+
 @meaning("mbar_arrive_remote")
 def mbar_arrive_remote(G: Gang, m: np.ndarray, site: int, bar: Any, cta: Any) -> None:
-    if np.any(np.asarray(cta) != 0):
-        G.cta.trap("unsupported", "an arrival on another block of a cluster", site)
-    mbar_arrive(G, m, site, bar)
+    mbar_arrive(G, m, site, remote(G, bar, cta, m, site))
 
 
 @meaning("mbar_wait", "mbar_spin")
@@ -118,14 +126,12 @@ def mbar_test(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
 
 @meaning("map_shared")
 def map_shared(G: Gang, m: np.ndarray, site: int, addr: Any, cta: Any) -> Any:
-    if np.any(np.asarray(cta) != 0):
-        G.cta.trap("unsupported", "an address in another block of a cluster", site)
-    return addr
+    return remote(G, addr, cta, m, site)
 
 
 # --- barriers of threads
 def _barrier(G: Gang, m: np.ndarray, site: int, key: Any, count: int, waits: bool, arrives: bool = True, memory: bool = True) -> Any:
-    name = f"barrier {key}"
+    name = f"barrier {key[1]}"
     G.converged(m, site, name)
     st = G.cta.named.setdefault(key, {"round": 0, "got": 0, "count": 0, "clk": Clocks.nothing(), "out": {}, "sites": {}, "mine": {}})
     rnd = st["round"] if arrives else st["mine"].get(G.active(m)[0], -1)
@@ -150,14 +156,14 @@ def _barrier(G: Gang, m: np.ndarray, site: int, key: Any, count: int, waits: boo
     if not waits:
         return
     if st["round"] <= rnd:
-        yield Wait(lambda: st["round"] > rnd, lambda: f"{name}: {st['got']} of {count} threads are there (warps {sorted(st['sites'])})", site)
+        yield Wait(lambda: st["round"] > rnd, lambda: f"{name}: {st['got']} of {count} threads are there ({G.cta.role(sorted(st['sites'])) if st['sites'] else 'nobody'})", site)
     for w, lanes in G.lanes(m):
         G.sh.acquire(w, st["out"][rnd], lanes)
 
 
 @meaning("sync_threads")
 def sync_threads(G: Gang, m: np.ndarray, site: int) -> Any:
-    yield from _barrier(G, m, site, 0, G.cta.nw * WARP, True)
+    yield from _barrier(G, m, site, (G.rank, 0), G.cta.nw * WARP, True)
 
 
 def _named(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any) -> tuple[int, int]:
@@ -170,23 +176,36 @@ def _named(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any) -> tuple[in
 @meaning("bar_sync")
 def bar_sync(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any) -> Any:
     key, count = _named(G, m, site, id, threads)
-    yield from _barrier(G, m, site, key, count, True)
+    yield from _barrier(G, m, site, (G.rank, key), count, True)
 
 
 @meaning("bar_arrive", "bar_arrive_after")
 def bar_arrive(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any, value: Any = 0) -> Any:
     key, count = _named(G, m, site, id, threads)
-    yield from _barrier(G, m, site, key, count, False)
+    yield from _barrier(G, m, site, (G.rank, key), count, False)
 
 
 @meaning("cluster_arrive")
 def cluster_arrive(G: Gang, m: np.ndarray, site: int, relaxed: bool) -> Any:
-    yield from _barrier(G, m, site, "cluster", G.cta.nw * WARP, False, memory=not relaxed)
+    yield from _barrier(G, m, site, (0, "cluster"), len(G.cta.blocks) * G.cta.nw * WARP, False, memory=not relaxed)
 
 
 @meaning("cluster_wait")
 def cluster_wait(G: Gang, m: np.ndarray, site: int) -> Any:
-    yield from _barrier(G, m, site, "cluster", G.cta.nw * WARP, True, arrives=False)
+    yield from _barrier(G, m, site, (0, "cluster"), len(G.cta.blocks) * G.cta.nw * WARP, True, arrives=False)
+
+
+@meaning("grid_sync")
+def grid_sync(G: Gang, m: np.ndarray, site: int) -> Any:
+    """All blocks that the launch runs together; orders the memory of the block as sync_threads does."""
+    yield from _barrier(G, m, site, (G.rank, "grid (within the block)"), G.cta.nw * WARP, True)
+    st = G.cta.world.named.setdefault("grid", {"round": 0, "got": 0, "count": 0})
+    rnd = st["round"]
+    st["got"] += len(G.active(m))
+    if st["got"] >= st["count"]:
+        st["got"], st["round"] = 0, rnd + 1
+    else:
+        yield Wait(lambda: st["round"] > rnd, lambda: f"the barrier of the grid: {st['got']} of {st['count']} warps are there", site)
 
 
 @meaning("syncwarp")

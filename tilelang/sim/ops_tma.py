@@ -23,7 +23,8 @@ _POISON = 0xFFFFFFFFFFFFFFFF
 def _issue(G: Gang, site: int, what: str, thread: int, base: int, chunks: np.ndarray, write: bool, mode: int | None) -> AsyncOp:
     """Opens an asynchronous op of one thread on 16-byte chunks of shared memory; its accesses are recorded now."""
     nbytes = len(chunks) * 16
-    if base < BASE or base + nbytes > BASE + G.cta.prog.shared_bytes:
+    lo = base // G.cta.span * G.cta.span + BASE
+    if base < lo or base + nbytes > lo + G.cta.prog.shared_bytes:
         G.cta.trap("oob", f"{what} of shared [{base:#x}, {base + nbytes:#x}) leaves the allocation", site)
     op = AsyncOp(what, site)
     past = G.sh.release(thread // WARP, np.array([thread]))
@@ -60,17 +61,25 @@ def _load(rank: int) -> None:
     def run(G: Gang, m: np.ndarray, site: int, dst: Any, map: Any, bar: Any, hint: bool, multicast: bool, mask: Any = 1, policy: Any = 0, **c: Any) -> None:
         tmap = _usable(G, map, site, rank)
         coords = [c[f"c{i}"] for i in range(rank)]
-        for thread, _, base, mb, who, *xy in G.each(m, dst, bar, mask, *coords):
-            if who != 1:
-                G.cta.trap("unsupported", "multicast to other blocks of a cluster", site)
+        for thread, _, base, mb, who, *xy in G.each(m, dst, bar, mask if multicast else 0, *coords):
             _aligned(G, base, 128, "TMA load", site)
-            chunks = box_chunks(base, tmap.nbytes, tmap.mode)
-            b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
-            op = _issue(G, site, "TMA load", thread, base, chunks, True, tmap.mode)
-            op.fire = _landing(G, op, chunks, lambda xy=xy: tmap.load(xy), b, b.phase, tmap.nbytes, site)
-            if G.cta.policy.poison:
-                G.cta.chunks[chunks] = _POISON
-            G.cta.submit(op)
+            for shift in _receivers(G, who, multicast, site):
+                chunks = box_chunks(base + shift, tmap.nbytes, tmap.mode)
+                b = G.cta.mbarrier(mb + shift, thread // WARP, np.array([thread]), site, asynchronous=True)
+                op = _issue(G, site, "TMA load", thread, base + shift, chunks, True, tmap.mode)
+                op.fire = _landing(G, op, chunks, lambda xy=xy: tmap.load(xy), b, b.phase, tmap.nbytes, site)
+                if G.cta.policy.poison:
+                    G.cta.chunks[chunks] = _POISON
+                G.cta.submit(op)
+
+
+def _receivers(G: Gang, mask: int, multicast: bool, site: int) -> list[int]:
+    """Distances from this block's shared memory to that of every block a load goes to."""
+    if not multicast:
+        return [0]
+    if mask <= 0 or mask >> len(G.cta.blocks):
+        G.cta.trap("oob", f"multicast to blocks {mask:#x} of a cluster of {len(G.cta.blocks)}", site)
+    return [i * G.cta.span - G.base for i in range(len(G.cta.blocks)) if mask >> i & 1]
 
 
 def _landing(G: Gang, op: AsyncOp, chunks: np.ndarray, data: Callable[[], np.ndarray], bar: Mbarrier, phase: int, nbytes: int, site: int) -> Callable[[], None]:
@@ -83,16 +92,22 @@ def _landing(G: Gang, op: AsyncOp, chunks: np.ndarray, data: Callable[[], np.nda
 
 @meaning("bulk_load")
 def bulk_load(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any, bar: Any, multicast: bool, mask: Any = 1) -> None:
-    for thread, _, base, at, n, mb in G.each(m, dst, src.index, bytes, bar):
+    for thread, _, here, at, n, mb, who in G.each(m, dst, src.index, bytes, bar, mask if multicast else 0):
         data, first = _contiguous(G, src.target, at, n, site)
-        _aligned(G, base, 16, "bulk load", site)
-        chunks = np.arange(base >> 4, (base + n) >> 4)
-        b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
-        op = _issue(G, site, "bulk load", thread, base, chunks, True, None)
-        op.fire = _landing(G, op, chunks, lambda d=data, f=first, n=n: d[f : f + n].copy(), b, b.phase, n, site)
-        if G.cta.policy.poison:
-            G.cta.chunks[chunks] = _POISON
-        G.cta.submit(op)
+        _aligned(G, here, 16, "bulk load", site)
+        for shift in _receivers(G, who, multicast, site):
+            _bulk_to(G, site, "bulk load", thread, here + shift, n, mb + shift, lambda d=data, f=first, n=n: d[f : f + n].copy())
+
+
+def _bulk_to(G: Gang, site: int, what: str, thread: int, base: int, n: int, bar: int, data: Callable[[], np.ndarray]) -> None:
+    """Contiguous bytes to shared memory, completing on an mbarrier."""
+    chunks = np.arange(base >> 4, (base + n) >> 4)
+    b = G.cta.mbarrier(bar, thread // WARP, np.array([thread]), site, asynchronous=True)
+    op = _issue(G, site, what, thread, base, chunks, True, None)
+    op.fire = _landing(G, op, chunks, data, b, b.phase, n, site)
+    if G.cta.policy.poison:
+        G.cta.chunks[chunks] = _POISON
+    G.cta.submit(op)
 
 
 def _contiguous(G: Gang, tensor: Any, index: int, nbytes: int, site: int) -> tuple[np.ndarray, int]:
@@ -164,12 +179,29 @@ def bulk_store(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any
 
 @meaning("bulk_copy_remote")
 def bulk_copy_remote(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any, bar: Any) -> None:
-    G.cta.trap("unsupported", "copies between the blocks of a cluster", site)
+    """Two accesses of one op: it reads here and writes there, both until the bytes have landed."""
+    for thread, _, to, base, n, mb in G.each(m, dst, src, bytes, bar):
+        _aligned(G, base, 16, "bulk copy", site)
+        _aligned(G, to, 16, "bulk copy", site)
+        source, chunks = np.arange(base >> 4, (base + n) >> 4), np.arange(to >> 4, (to + n) >> 4)
+        b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
+        reader = _issue(G, site, "bulk copy", thread, base, source, False, None)
+        writer = _issue(G, site, "bulk copy", thread, to, chunks, True, None)
+        landing = _landing(G, writer, chunks, lambda s=source: G.cta.chunks[s].reshape(-1).view(np.uint8).copy(), b, b.phase, n, site)
+
+        def fire(b: Mbarrier = b, reader: AsyncOp = reader, landing: Callable[[], None] = landing) -> None:
+            epoch = np.zeros(reader.agent + 1, np.int64)
+            epoch[reader.agent] = reader.clock
+            b.cur = join(b.cur, Clocks(epoch, epoch))
+            landing()
+
+        writer.fire = fire
+        G.cta.submit(writer)
 
 
 # --- groups
 def _threads(G: Gang, m: np.ndarray) -> list[int]:
-    return G.tid[m].tolist()
+    return G.thread[m].tolist()
 
 
 @meaning("bulk_commit")

@@ -144,19 +144,24 @@ def lane_id(G: Gang, m: np.ndarray, site: int) -> Any:
     return G.tid % WARP
 
 
-@meaning("cluster_rank", "sm_id")
-def zero(G: Gang, m: np.ndarray, site: int) -> Any:
-    return 0
+@meaning("cluster_rank")
+def cluster_rank(G: Gang, m: np.ndarray, site: int) -> Any:
+    return G.rank
 
 
 @meaning("cluster_size")
-def one(G: Gang, m: np.ndarray, site: int) -> Any:
-    return 1
+def cluster_size(G: Gang, m: np.ndarray, site: int) -> Any:
+    return len(G.cta.blocks)
+
+
+@meaning("sm_id")
+def sm_id(G: Gang, m: np.ndarray, site: int) -> Any:
+    return 0
 
 
 @meaning("clock", "global_timer")
 def clock(G: Gang, m: np.ndarray, site: int) -> Any:
-    return np.full(G.T, G.cta.steps, np.uint64)
+    return np.full(G.T, G.cta.world.steps, np.uint64)
 
 
 @meaning("nanosleep")

@@ -77,6 +77,15 @@ def operand_elements(desc: int, rows: int, k: int, mn_major: bool, size: int) ->
     return at // size, np.unique(at >> 4), mode
 
 
+def _elements(G: Gang, desc: int, rows: int, k: int, mn_major: bool, size: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """`operand_elements` in the block's own part of the cluster's memory: descriptors hold 18 address bits."""
+    if not G.base:
+        return operand_elements(desc, rows, k, mn_major, size)
+    start = ((desc & _FIELD) << 4) & (G.cta.span - 1)
+    at, chunks, mode = operand_elements(desc & ~_FIELD | start >> 4, rows, k, mn_major, size)
+    return at + G.base // size, chunks + (G.base >> 4), mode
+
+
 @meaning("wgmma_fence")
 def wgmma_fence(G: Gang, m: np.ndarray, site: int) -> None:
     G.converged(m, site, "wgmma_fence")
@@ -147,13 +156,13 @@ def _issue(G: Gang, site: int, op: AsyncOp, w: int, shape: Any, tnsp: tuple[bool
         op.agent, op.clock = mate.agent, mate.clock  # one agent per commit group
         G.sh.widen(past)
     reads = [
-        None if desc is None else operand_elements(desc, rows, k, t, dt.itemsize)
+        None if desc is None else _elements(G, desc, rows, k, t, dt.itemsize)
         for desc, rows, t, dt in zip(op.key[1:3], (64, n), tnsp, (a_dtype, b_dtype), strict=True)
     ]
     for read in reads:
         if read is None:
             continue
-        if read[1][-1] >= len(G.cta.chunks):
+        if read[1][0] * 16 < G.lo or (read[1][-1] + 1) * 16 > G.hi:
             G.cta.trap("oob", "a wgmma descriptor points outside shared memory", site)
         G.sh.asynchronous(G.sh.granules(read[1]), op, past, False, site, read[2])
     op.fire = lambda: _fire(G, op, warps, reads, (n, k, a_dtype, b_dtype, acc), tf32)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim import ops_memory, ops_mma, ops_sync, ops_tma, ops_warp, ops_wgmma, values
-from tilelang.sim.machine import CTA, POLICIES, Gang, Pointer, Policy
+from tilelang.sim.machine import POLICIES, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, dense, ldg, ldl, lds, stg, stl, sts
 from tilelang.sim.registers import local_view
 from tilelang.sim.report import Refine, Report, SimUnsupported, Trap
@@ -24,6 +24,7 @@ __all__ = ["Program"]
 
 _OPS = (ops_memory, ops_mma, ops_sync, ops_tma, ops_warp, ops_wgmma)  # imported for what they register
 MAX_SHARED_BYTES = 232448  # sm_90, CUDA C programming guide, table of compute capabilities
+MAX_TOGETHER = 512  # warps that are simulated at the same time for a barrier of the grid
 MAX_POLLS = 20000  # rounds in which every gang only spins before this counts as a livelock
 REGISTER_FILE = 65536  # 32-bit registers of an SM, same table
 
@@ -160,50 +161,101 @@ class Program:
         self.partitions.setdefault(index, [list(range(i, min(i + self.width, nw))) for i in range(0, nw, self.width)])
         size = tuple(grid) if grid is not None else tuple(int(extents.get(f"blockIdx.{d}", 1)) for d in "xyz")
         size = (*size, 1, 1)[:3]
+        cluster = tuple(int(extents.get(f"clusterCtaIdx.{d}", 1)) for d in "xyz")
+        if any(n % c for n, c in zip(size, cluster, strict=True)):
+            file("resources", f"the grid {size} is no multiple of the cluster {cluster}")
+            return
         self._owners.clear()
-        for x, y, z in _blocks(size, blocks):
-            block = {"blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z, "clusterCtaIdx.x": 0, "clusterCtaIdx.y": 0, "clusterCtaIdx.z": 0}
-            self._block = (x, y, z)
-            stats["ctas"] += 1
+        clusters = _clusters(size, cluster, blocks)
+        together = "OP_grid_sync(" in self.source
+        if together and sum(map(len, clusters)) * nw > MAX_TOGETHER:
+            raise SimUnsupported(f"a barrier of a grid of {len(clusters)} clusters: at most {MAX_TOGETHER} warps can be simulated at a time")
+        for group in [clusters] if together else [[c] for c in clusters]:
+            stats["ctas"] += sum(map(len, group))
             while True:
                 before = dict(reports)
-                if self._run_cta(index, threads, how, rng, file, env, block, stats):
+                if self._run_group(index, threads, how, rng, file, env, group, cluster, stats):
                     break
                 stats["restarts"] += 1
                 reports.clear()
                 reports.update(before)
 
-    def _run_cta(self, index: int, threads: int, how: Policy, rng: random.Random, file: Any, env: Any, block: Any, stats: Any) -> bool:
-        """False when the CTA must be run again with finer gangs."""
-        cta = CTA(self, how, rng, file, threads)
-        gangs = [Gang(cta, p) for p in self.partitions[index]]
+    def _run_group(
+        self, index: int, threads: int, how: Policy, rng: random.Random, file: Any, env: Any, group: Any, cluster: Any, stats: Any
+    ) -> bool:
+        """Runs clusters at the same time. False when they must be run again with finer gangs."""
+        world, machines, live = World(how, rng), [], []
+        for blocks in group:
+            machine = Machine(self, world, file, threads, blocks)
+            machines.append(machine)
+            for rank, block in enumerate(blocks):
+                names = {f"blockIdx.{d}": i for d, i in zip("xyz", block, strict=True)}
+                names |= {f"clusterCtaIdx.{d}": i % c for d, i, c in zip("xyz", block, cluster, strict=True)}
+                gangs = [Gang(machine, rank, p) for p in self.partitions[index]]
+                live += [(g, self._kernels[index](g, env, names)) for g in gangs]
+        world.named["grid"] = {"round": 0, "got": 0, "count": sum(len(m.blocks) * m.nw for m in machines)}
         try:
-            _schedule(cta, [(g, self._kernels[index](g, env, block)) for g in gangs])
-        except Refine as r:  # learnt once: later CTAs and runs start refined
+            if self._schedule(world, live):
+                for machine in machines:
+                    _exit_checks(machine)
+        except Refine as r:  # learnt once: later blocks and runs start refined
             split = {w for group in r.groups for w in group}
             self.partitions[index] = sorted([p for p in self.partitions[index] if not set(p) & split] + r.groups)
-            cta.rollback()
+            world.rollback()
             return False
         except Trap:
             pass
         except SimUnsupported:
-            cta.rollback()
+            world.rollback()
             raise
-        stats["steps"] += cta.steps
+        stats["steps"] += world.steps
+        return True
+
+    def _schedule(self, world: World, live: list[tuple[Gang, Any]]) -> bool:
+        """Runs gangs to the end; False when nothing can go on."""
+        turn, polls, how, rng = 0, 0, world.policy, world.rng
+        while live:
+            world.steps += 1
+            ready = [x for x in live if x[0].wait is None or (not x[0].wait.poll and x[0].wait.ready())]
+            events = [o for o in world.pending if o.queue[0] is o]
+            if events and (not ready or (how.asyncs == "random" and rng.random() * (len(events) + len(ready)) < len(events))):
+                o = rng.choice(events) if how.asyncs == "random" else events[-1 if how.asyncs == "lifo" else 0]
+                world.pending.remove(o)
+                o.complete()
+                polls = 0
+                continue
+            if ready:
+                polls = 0
+            else:
+                ready = [x for x in live if x[0].wait.poll]
+                polls += 1
+                if not ready or polls > MAX_POLLS:
+                    _hang(live, "livelock" if ready else "deadlock")
+                    return False
+            turn += 1
+            pick = {"rr": turn % len(ready), "first": 0, "last": -1}.get(how.order)
+            if polls and pick is not None:
+                pick = turn % len(ready)
+            g, code = ready[pick] if pick is not None else rng.choice(ready)
+            self._block = g.cta.blocks[g.rank]
+            try:
+                g.wait = next(code)
+            except StopIteration:
+                live.remove((g, code))
         return True
 
     # --- global memory
-    def global_write(self, cta: CTA, tensor: GlobalTensor, at: np.ndarray, site: int, data: np.ndarray) -> None:
+    def global_write(self, cta: Machine, tensor: GlobalTensor, at: np.ndarray, site: int, data: np.ndarray) -> None:
         """Two blocks of one launch may not write different values to one place."""
         key = tensor.data.ctypes.data, tensor.data.size, tensor.data.itemsize
         owner = self._owners.get(key)
         if owner is None:
             owner = self._owners[key] = np.zeros(tensor.data.size, np.int32)
         x, y, z = self._block
-        me = 1 + x + 4096 * (y + 512 * z)
+        me = 1 + (x + 4096 * (y + 512 * z)) % (2**31 - 2)
         before = owner[at]
         foreign = (before != 0) & (before != me)
-        if foreign.any():
+        if foreign.any() and "OP_grid_sync(" not in self.source:
             raw = f"u{tensor.data.itemsize}"
             odd = foreign & (tensor.data[at].view(raw) != data.view(raw))
             if odd.any():
@@ -212,64 +264,37 @@ class Program:
         owner[at] = me
 
 
-def _blocks(size: tuple[int, ...], which: str | Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Blocks to run: all, or a sample of corners and one inside."""
+def _clusters(size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
+    """Clusters to run, each as its blocks in rank order: all, those with a corner of the grid or its middle, or chosen ones."""
+    counts = [n // c for n, c in zip(size, cluster, strict=True)]
     if not isinstance(which, str):
-        return [(*b, 0, 0)[:3] for b in which]  # type: ignore[misc]
-    if which == "all":
-        return [(x, y, z) for z in range(size[2]) for y in range(size[1]) for x in range(size[0])]
-    if which != "sample":
+        firsts = list(dict.fromkeys(tuple(i // c for i, c in zip((*b, 0, 0)[:3], cluster, strict=True)) for b in which))
+    elif which == "all":
+        firsts = [(x, y, z) for z in range(counts[2]) for y in range(counts[1]) for x in range(counts[0])]
+    elif which == "sample":
+        picks = [sorted({0, n // 2, n - 1}) for n in counts if n] if all(counts) else [[], [], []]
+        firsts = [(x, y, z) for z in picks[2] for y in picks[1] for x in picks[0]]
+    else:
         raise ValueError(f"blocks must be 'all', 'sample' or a list of block indices, got {which!r}")
-    picks = [sorted({0, n // 2, n - 1}) for n in size if True]
-    return [(x, y, z) for z in picks[2] for y in picks[1] for x in picks[0] if min(size) > 0]
+    cx, cy, cz = cluster
+    return [
+        [(x * cx + i, y * cy + j, z * cz + k) for k in range(cz) for j in range(cy) for i in range(cx)] for x, y, z in firsts
+    ]
 
 
-def _schedule(cta: CTA, live: list[tuple[Gang, Any]]) -> None:
-    """Runs the gangs of one CTA to the end, or until nothing can go on."""
-    turn, polls, how, rng = 0, 0, cta.policy, cta.rng
-    while live:
-        cta.steps += 1
-        ready = [x for x in live if x[0].wait is None or (not x[0].wait.poll and x[0].wait.ready())]
-        events = [o for o in cta.pending if o.queue[0] is o]
-        if events and (not ready or (how.asyncs == "random" and rng.random() * (len(events) + len(ready)) < len(events))):
-            o = rng.choice(events) if how.asyncs == "random" else events[-1 if how.asyncs == "lifo" else 0]
-            cta.pending.remove(o)
-            cta.complete(o)
-            polls = 0
-            continue
-        if ready:
-            polls = 0
-        else:
-            ready = [x for x in live if x[0].wait.poll]
-            polls += 1
-            if not ready or polls > MAX_POLLS:
-                _hang(cta, live, "livelock" if ready else "deadlock")
-                return
-        turn += 1
-        pick = {"rr": turn % len(ready), "first": 0, "last": -1}.get(how.order)
-        if polls and pick is not None:
-            pick = turn % len(ready)
-        g, code = ready[pick] if pick is not None else rng.choice(ready)
-        try:
-            g.wait = next(code)
-        except StopIteration:
-            live.remove((g, code))
-    _exit_checks(cta)
-
-
-def _hang(cta: CTA, live: list[tuple[Gang, Any]], kind: str) -> None:
+def _hang(live: list[tuple[Gang, Any]], kind: str) -> None:
     for g, _ in live:
-        cta.report(kind, f"{cta.role(g.warp_list)} wait for {g.wait.text()}", g.wait.site)
+        g.report(kind, f"{g.cta.role(g.warp_list)} wait for {g.wait.text()}", g.wait.site)
 
 
-def _exit_checks(cta: CTA) -> None:
+def _exit_checks(cta: Machine) -> None:
     """Work left behind. Named barriers may be left half full: the hardware resets them."""
     for o in cta.pending:
         cta.report("exit", f"the block exits while a {o.what} is in flight", o.site)
     while cta.pending:
         o = next(o for o in cta.pending if o.queue[0] is o)
         cta.pending.remove(o)
-        cta.complete(o)
+        o.complete()
     for (kind, _), (ops, _) in cta.groups.items():
         for o in ops:
             cta.report("exit", f"the block exits without waiting for a {o.what} ({kind} group)", o.site)
@@ -279,12 +304,12 @@ def _exit_checks(cta: CTA) -> None:
     _register_checks(cta)
 
 
-def _register_checks(cta: CTA) -> None:
+def _register_checks(cta: Machine) -> None:
     """setmaxnreg is for whole warpgroups, and their budgets must fit the register file."""
     if not cta.registers:
         return
     total = 0
-    for first in range(0, cta.nw, 4):
+    for first in range(0, cta.nw, 4):  # the first block answers for all
         asked = [cta.registers.get(w, []) for w in range(first, min(first + 4, cta.nw))]
         if any(a != asked[0] for a in asked):
             cta.report("divergence", f"the warps of warpgroup {first // 4} execute different setmaxnreg: {asked}")

@@ -66,15 +66,15 @@ def join(a: Clocks, b: Clocks) -> Clocks:
 class Shadow:
     """Last write and last reads of every granule of one CTA's shared memory."""
 
-    def __init__(self, nbytes: int, nwarps: int, granule: int, report: Callable[..., None], place: Callable[[int, int], str], strict_proxy: bool = True) -> None:
-        self.place = place
+    def __init__(self, nbytes: int, nwarps: int, granule: int, report: Callable[..., None], place: Callable[[int, int], str], role: Callable[[list[int]], str], strict_proxy: bool = True) -> None:
+        self.place, self.role = place, role
         self.shift, self.nw, self.report, self.strict = granule.bit_length() - 1, nwarps, report, strict_proxy
         self.na, rows = nwarps + 16, nwarps + 8
         n = (nbytes >> self.shift) + 1
         self.w_agent, self.w_clock, self.w_async = np.zeros(n, np.int16), np.zeros(n, np.int32), np.zeros(n, bool)
-        self.w_site, self.w_mode, self.w_lane = np.full(n, -1, np.int32), np.full(n, -1, np.int8), np.zeros(n, np.int8)
+        self.w_site, self.w_mode, self.w_lane = np.zeros(n, np.int32), np.zeros(n, np.int8), np.zeros(n, np.int8)
         self.barrier, self.w_atomic = np.zeros(n, bool), np.zeros(n, bool)
-        self.r_clock, self.r_site = np.zeros((n, self.na), np.int32), np.full((n, self.na), -1, np.int32)
+        self.r_clock, self.r_site = np.zeros((n, self.na), np.int32), np.zeros((n, self.na), np.int32)
         self.r_lane = np.zeros((n, nwarps), np.int8)
         self.vc, self.av = np.zeros((rows, self.na), np.int64), np.zeros((rows, self.na), np.int64)
         self.clk = np.ones(nwarps, np.int64)
@@ -92,7 +92,7 @@ class Shadow:
         a = next((a for a, c in self.last.items() if past.vc[a] >= c), self.nw + len(self.last))
         if a >= self.na:
             grow = ((0, 0), (0, self.na))
-            self.r_clock, self.r_site = np.pad(self.r_clock, grow), np.pad(self.r_site, grow, constant_values=-1)
+            self.r_clock, self.r_site = np.pad(self.r_clock, grow), np.pad(self.r_site, grow)
             self.vc, self.av, self.na = np.pad(self.vc, grow), np.pad(self.av, grow), 2 * self.na
         self.widen(past)
         op.agent, op.clock = a, self.last.get(a, 0) + 1
@@ -197,7 +197,7 @@ class Shadow:
         return chunks if k == 0 else (chunks[:, None] << k | np.arange(1 << k)).reshape(-1)
 
     def _name(self, agent: int) -> str:
-        return f"warp {agent}" if agent < self.nw else self.label.get(agent, "async op")
+        return self.role([agent]) if agent < self.nw else self.label.get(agent, "async op")
 
     def _file(self, kind: str, bad: np.ndarray, g: np.ndarray, who: Any, site: int, verb: str, agents: Any, sites: Any) -> None:
         i = int(np.argmax(bad))
@@ -297,7 +297,7 @@ class Shadow:
         if not write:
             if not wc.all():
                 self.report("uninit", f"{op.what} reads shared memory that nobody wrote: {self._unwritten(g, wc)}", site)
-            if mode is not None and (odd := (self.w_mode[g] >= 0) & (self.w_mode[g] != mode)).any():
+            if mode is not None and (odd := (self.w_mode[g] >= 0) & (self.w_mode[g] != mode) & (wc > 0)).any():
                 verb = f"write with swizzle mode {self.w_mode[g][odd][0]} (read with {mode})"
                 self._file("layout", odd, g, op.agent, site, verb, *writer[1:])
             self.r_clock[g, op.agent], self.r_site[g, op.agent] = op.clock, site

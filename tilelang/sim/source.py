@@ -280,7 +280,7 @@ class _Translator(Expressions):
         scope, dtype = str(buf.ty.storage_scope), self.dtype(buf.ty.dtype)
         n = int(np.prod([int(x) for x in buf.ty.shape], dtype=np.int64))
         if scope.startswith("shared"):
-            self.bind(buf, str(BASE + self.shared_bytes), "u")
+            self.bind(buf, f"G.base + {BASE + self.shared_bytes}", "u")
             self.places[buf] = BASE + self.shared_bytes
             self.views.append((self.places[buf], self.places[buf] + n * np_dtype(buf.ty.dtype).itemsize, str(buf.name)))
             self.shared_bytes += (n * np_dtype(buf.ty.dtype).itemsize + 1023) & ~1023
@@ -397,8 +397,6 @@ def _launch_of(s: Any) -> Launch:
         if s.attr_key == "thread_extent":
             tag = str(s.node.thread_tag)
             axes.append((s.node.var, tag, s.value))
-            if tag.startswith("clusterCtaIdx") and not (isinstance(s.value, tirx.IntImm) and int(s.value) == 1):
-                raise SimUnsupported("clusters of more than one block are not simulated yet")
         s = s.body
     return Launch(s, axes)
 

@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-from testing.sim.build import Arena, at, bind, dev, encode, local, named, when
+from sim_build import Arena, at, bind, dev, encode, local, named, when
 from tilelang.ir.device_ops import advance_descriptor, registers
 
 __all__ = ["build_gemm"]
