@@ -44,6 +44,7 @@ from tilelang.transform.insert_sync import block_barrier
 from tilelang.transform.lower.bulk_copy import TensorMaps, lower_tma_load, lower_tma_store
 from tilelang.transform.lower.context import LowerContext
 from tilelang.transform.lower.fast_math import lower_math
+from tilelang.transform.lower.cumulate import lower_cumulate
 from tilelang.transform.lower.gemm_fma import lower_gemm_fma
 from tilelang.transform.lower.gemm_mma import lower_gemm_mma
 from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gemm
@@ -277,6 +278,7 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("gemm", "fma"): _plain(lower_gemm_fma),
     ("wait_gemm", ""): _plain(lower_wait_gemm),
     ("reduce", ""): _plain(lower_reduce),
+    ("cumulate", ""): _plain(lower_cumulate),
     ("copy", "stmatrix"): _plain(lower_matrix_store),
     ("copy", "tma_store"): lambda op, ctx, maps: [lower_tma_store(op, ctx, maps)],
     ("tma_load", ""): lower_tma_load,

@@ -191,14 +191,25 @@ class Threads:
             assert np.all((i >= 0) & (i < n)), f"{buffer.name}[{i}] out of range {n}"
 
     # -- device operations
-    def _op_shfl_xor(self, _dtype: Any, _width: Any, value: Any, mask: Any) -> np.ndarray:
-        x, m = np.broadcast_to(self.ev(value), self.n), int(mask)
+    def _shuffle(self, value: Any, partner: np.ndarray, inside: np.ndarray) -> np.ndarray:
+        x = np.broadcast_to(self.ev(value), self.n)
         warps = [self.mask[k : k + 32] for k in range(0, self.n, 32)]
         assert all(w.all() or not w.any() for w in warps), "shuffle in divergent code"
         self.steps["shuffle"] += 1
-        partner = np.arange(self.n) ^ m
-        ok = (partner < self.n) & (partner // 32 == np.arange(self.n) // 32)
-        return np.where(ok, x[np.where(ok, partner, 0)], x)
+        inside = inside & (partner >= 0) & (partner < self.n)
+        return np.where(inside, x[np.where(inside, partner, 0)], x)
+
+    def _op_shfl_xor(self, _dtype: Any, _width: Any, value: Any, mask: Any) -> np.ndarray:
+        partner = np.arange(self.n) ^ int(mask)
+        return self._shuffle(value, partner, partner // 32 == np.arange(self.n) // 32)
+
+    def _op_shfl_up(self, _dtype: Any, width: Any, value: Any, delta: Any) -> np.ndarray:
+        lane = np.arange(self.n)
+        return self._shuffle(value, lane - int(delta), lane % int(width) >= int(delta))
+
+    def _op_shfl_idx(self, _dtype: Any, width: Any, value: Any, lane: Any) -> np.ndarray:
+        at = np.arange(self.n) // int(width) * int(width) + int(lane)
+        return self._shuffle(value, at, at < self.n)
 
     def _pointer(self, pointer: Any) -> tuple[Any, np.ndarray]:
         """(buffer, element index of every thread) of address_of(buffer[i])."""

@@ -41,14 +41,14 @@ from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.slots import Slots, register_of, slots_of
 from tilelang.transform.lower.translate import guarded, unrolled
 
-__all__ = ["lower_reduce"]
+__all__ = ["KINDS", "Kind", "accumulator", "lower_reduce"]
 
 WARP = 32
 CHAINS = 2
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     combine: Callable[[Expr, Expr], Expr]
     identity: Callable[[str], Expr]
     absolute: bool = False
@@ -66,15 +66,15 @@ def _zero(dtype: str) -> Expr:
     return tirx.const(0, dtype)
 
 
-_KINDS = {
-    "sum": _Kind(lambda a, b: a + b, _zero),
-    "abssum": _Kind(lambda a, b: a + b, _zero, absolute=True),
-    "max": _Kind(tirx.max, _lowest),
-    "absmax": _Kind(tirx.max, _zero, absolute=True),
-    "min": _Kind(tirx.min, _highest),
-    "bitand": _Kind(lambda a, b: a & b, lambda t: tirx.const(-1, t) if t.startswith("int") else tirx.max_value(t)),
-    "bitor": _Kind(lambda a, b: a | b, _zero),
-    "bitxor": _Kind(lambda a, b: a ^ b, _zero),
+KINDS = {
+    "sum": Kind(lambda a, b: a + b, _zero),
+    "abssum": Kind(lambda a, b: a + b, _zero, absolute=True),
+    "max": Kind(tirx.max, _lowest),
+    "absmax": Kind(tirx.max, _zero, absolute=True),
+    "min": Kind(tirx.min, _highest),
+    "bitand": Kind(lambda a, b: a & b, lambda t: tirx.const(-1, t) if t.startswith("int") else tirx.max_value(t)),
+    "bitor": Kind(lambda a, b: a | b, _zero),
+    "bitxor": Kind(lambda a, b: a ^ b, _zero),
 }
 
 
@@ -120,11 +120,11 @@ class _Reduction:
 
     def __init__(self, ctx: LowerContext, op: TileOp, src: Any, dst: Any, dim: int) -> None:
         self.ctx, self.op, self.src, self.dst, self.dim = ctx, op, src, dst, dim
-        self.kind = _KINDS[op.attrs["kind"]]
+        self.kind = KINDS[op.attrs["kind"]]
         self.layout = ctx.layout(src).separate()
         self.rows = self.layout.drop(dim)
         self.slots, self.row_slots = slots_of(self.layout, ctx.threads), slots_of(self.rows, ctx.threads)
-        self.dtype = _accumulator(dtype_of(dst))
+        self.dtype = accumulator(dtype_of(dst))
         self.acc = ctx.local(f"{src.name}_fold", self.row_slots.count, self.dtype)
 
     def combine(self, a: Expr, b: Expr) -> Expr:
@@ -327,7 +327,7 @@ class _Reduction:
         return lambda p: found(p, 0)
 
 
-def _accumulator(dtype: str) -> str:
+def accumulator(dtype: str) -> str:
     """Type in which dst's values are folded."""
     if "float" in dtype:
         return dtype if DataType(dtype).bits >= 32 else "float32"
