@@ -215,7 +215,7 @@ def _global(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vecto
     if vector > 1:
         size = t.data.itemsize
         first = _active_of(flat[0], mask[0], shape[1:]) if len(shape) == 2 and np.ndim(flat) == 2 else at
-        if ((first * size + t.data.ctypes.data) % min(vector * size, 16)).any():
+        if ((np.asarray(first, np.int64) * size + t.data.ctypes.data) % min(vector * size, 16)).any():
             G.report("misaligned", f"{vector}-wide access of {size}-byte elements of {t.name} is not aligned", site)
     return at, mask, shape
 
