@@ -3,6 +3,7 @@
 
 #include <tvm/ffi/dtype.h>
 #include <tvm/ffi/error.h>
+#include <tvm/ffi/extra/c_env_api.h>
 
 #include <sstream>
 
@@ -124,6 +125,14 @@ Signature::Signature(const JsonObject& plan) {
   }
   if (slots_.size() > kMaxSlots) TVM_FFI_THROW(ValueError) << name_ << " has more than " << kMaxSlots << " symbols";
   for (const ffi::Any& arg : JsonList(data, "args")) args_.push_back(ParseArg(arg.cast<JsonObject>(), slot_count()));
+  std::vector<bool> is_output(args_.size(), false);
+  for (const ffi::Any& index : JsonList(data, "outputs")) {
+    outputs_.push_back(static_cast<int>(index.cast<int64_t>()));
+    is_output.at(outputs_.back()) = true;
+  }
+  for (size_t i = 0; i < args_.size(); ++i) {
+    if (!is_output[i]) inputs_.push_back(static_cast<int>(i));
+  }
   if (args_.size() > kMaxArgs) TVM_FFI_THROW(ValueError) << name_ << " has more than " << kMaxArgs << " arguments";
 }
 
@@ -149,31 +158,59 @@ std::string Signature::Describe() const {
   return os.str();
 }
 
-int Signature::Bind(const ffi::AnyView* args, int count, BoundArg* bound, int64_t* slots) const {
-  if (count != static_cast<int>(args_.size())) {
-    TVM_FFI_THROW(ValueError) << Describe() << " takes " << args_.size() << " arguments, given " << count;
-  }
+void Signature::CheckCount(int count, bool inputs_only) const {
+  size_t wanted = inputs_only ? inputs_.size() : args_.size();
+  if (count == static_cast<int>(wanted)) return;
+  if (!inputs_only) TVM_FFI_THROW(ValueError) << Describe() << " takes " << wanted << " arguments, given " << count;
+  std::ostringstream os;
+  for (size_t i = 0; i < inputs_.size(); ++i) os << (i ? ", " : "") << args_[inputs_[i]].name;
+  os << "), given " << count << "; outputs [";
+  for (size_t i = 0; i < outputs_.size(); ++i) os << (i ? ", " : "") << "'" << args_[outputs_[i]].name << "'";
+  TVM_FFI_THROW(ValueError) << Describe() << " takes " << wanted << " inputs (" << os.str() << "] are allocated";
+}
+
+int Signature::Bind(const ffi::AnyView* args, int count, BoundArg* bound, int64_t* slots, std::vector<ffi::Tensor>* made) const {
+  CheckCount(count, made != nullptr);
   int device_arg = -1;
   int device = 0;
-  for (int i = 0; i < count; ++i) {
-    const ArgSpec& spec = args_[i];
-    if (spec.is_tensor) {
-      bound[i].tensor = BindTensor(i, args[i], &device_arg, &device);
-    } else if (spec.scalar.code == kDLFloat || spec.scalar.code == kDLBfloat) {
-      auto value = args[i].try_cast<double>();
-      if (!value || args[i].type_index() == ffi::TypeIndex::kTVMFFIBool) {
-        TVM_FFI_THROW(TypeError) << Place(i) << "required a number of type " << spec.scalar_name << ", given " << KindOf(args[i]);
-      }
-      bound[i].real = *value;
-    } else {
-      bound[i].integer = BindInteger(i, args[i]);
-    }
-  }
+  for (int i = 0; i < count; ++i) BindArg(made != nullptr ? inputs_[i] : i, args[i], bound, &device_arg, &device);
   BindSlots(bound, slots);
   for (int i = 0; i < count; ++i) {
-    if (args_[i].is_tensor && bound[i].tensor != nullptr) CheckExtents(i, bound[i].tensor, slots);
+    int index = made != nullptr ? inputs_[i] : i;
+    if (args_[index].is_tensor && bound[index].tensor != nullptr) CheckExtents(index, bound[index].tensor, slots);
   }
+  if (made != nullptr) AllocateOutputs(device, slots, bound, made);
   return device;
+}
+
+void Signature::BindArg(int index, const ffi::AnyView& arg, BoundArg* bound, int* device_arg, int* device) const {
+  const ArgSpec& spec = args_[index];
+  if (spec.is_tensor) {
+    bound[index].tensor = BindTensor(index, arg, device_arg, device);
+    return;
+  }
+  if (spec.scalar.code != kDLFloat && spec.scalar.code != kDLBfloat) {
+    bound[index].integer = BindInteger(index, arg);
+    return;
+  }
+  auto value = arg.try_cast<double>();
+  if (!value || arg.type_index() == ffi::TypeIndex::kTVMFFIBool) {
+    TVM_FFI_THROW(TypeError) << Place(index) << "required a number of type " << spec.scalar_name << ", given " << KindOf(arg);
+  }
+  bound[index].real = *value;
+}
+
+void Signature::AllocateOutputs(int device, const int64_t* slots, BoundArg* bound, std::vector<ffi::Tensor>* made) const {
+  made->reserve(outputs_.size());
+  for (int index : outputs_) {
+    const TensorSpec& spec = args_[index].tensor;
+    std::vector<int64_t> shape;
+    for (const Expression& dim : spec.shape) shape.push_back(dim.Eval(slots));
+    if (spec.packing > 1) shape.back() = (shape.back() + spec.packing - 1) / spec.packing;
+    DLDevice where{static_cast<DLDeviceType>(device_type_), device};
+    made->push_back(ffi::Tensor::FromEnvAlloc(TVMFFIEnvTensorAlloc, ffi::ShapeView(shape.data(), shape.size()), spec.carriers[0], where));
+    bound[index].tensor = made->back().GetDLTensorPtr();
+  }
 }
 
 const DLTensor* Signature::BindTensor(int index, const ffi::AnyView& arg, int* device_arg, int* device) const {

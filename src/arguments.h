@@ -71,8 +71,10 @@ class Signature {
  public:
   explicit Signature(const JsonObject& plan);
 
-  // Checks all arguments, fills `bound` and the slot values; returns the device number of the tensors (0 without any).
-  int Bind(const ffi::AnyView* args, int count, BoundArg* bound, int64_t* slots) const;
+  // Checks the arguments, fills `bound` and the slot values; returns the device number of the tensors (0 without any).
+  // With `made` null, `args` are all arguments; otherwise they are the inputs, and outputs are allocated into `made`
+  // with the caller's allocator.
+  int Bind(const ffi::AnyView* args, int count, BoundArg* bound, int64_t* slots, std::vector<ffi::Tensor>* made) const;
 
   const std::string& name() const { return name_; }
   const std::vector<ArgSpec>& args() const { return args_; }
@@ -81,6 +83,9 @@ class Signature {
   std::string Place(int index) const;
 
  private:
+  void CheckCount(int count, bool inputs_only) const;
+  void BindArg(int index, const ffi::AnyView& arg, BoundArg* bound, int* device_arg, int* device) const;
+  void AllocateOutputs(int device, const int64_t* slots, BoundArg* bound, std::vector<ffi::Tensor>* made) const;
   const DLTensor* BindTensor(int index, const ffi::AnyView& arg, int* device_arg, int* device) const;
   int64_t BindInteger(int index, const ffi::AnyView& arg) const;
   void BindSlots(const BoundArg* bound, int64_t* slots) const;
@@ -93,6 +98,8 @@ class Signature {
   std::string name_;
   int device_type_ = 0;
   std::vector<ArgSpec> args_;
+  std::vector<int> inputs_;
+  std::vector<int> outputs_;
   std::vector<SlotSpec> slots_;
   std::vector<std::string> slot_names_;
 };

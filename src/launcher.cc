@@ -39,6 +39,7 @@ struct Param {
   DLDataType dtype{};
   Expression value;
   std::unique_ptr<TensorMapParam> tensor_map;
+  std::string place;  // names the argument in errors
   size_t offset = 0;  // in the parameter buffer
 };
 
@@ -125,6 +126,7 @@ Param ParseParam(const JsonObject& data, const Signature& signature) {
     param.kind = Param::Kind::kTensorMap;
     param.index = static_cast<int>(JsonInt(data, "arg"));
     param.from_workspace = JsonFlag(data, "workspace");
+    param.place = param.from_workspace ? "workspace: " : signature.Place(param.index);
     param.tensor_map = std::make_unique<TensorMapParam>(data, signature.slot_count());
   } else if (kind == "workspace") {
     param.kind = Param::Kind::kWorkspace;
@@ -192,10 +194,11 @@ class Launcher {
     }
   }
 
-  void Call(const ffi::AnyView* args, int count) {
+  // `args` are all arguments, or the inputs where `made` receives the outputs.
+  void Call(const ffi::AnyView* args, int count, std::vector<ffi::Tensor>* made) {
     BoundArg bound[kMaxArgs];
     int64_t slots[kMaxSlots];
-    int device_index = signature_.Bind(args, count, bound, slots);
+    int device_index = signature_.Bind(args, count, bound, slots, made);
     const Driver& driver = Driver::Get();
     LoadedDevice* device = Load(driver, device_index);
     ContextScope scope(driver, device->context);
@@ -271,9 +274,7 @@ class Launcher {
         }
         case Param::Kind::kTensorMap: {
           uint64_t address = Address(param.from_workspace, param.index, bound, workspaces);
-          std::string place = param.from_workspace ? "workspace: " : signature_.Place(param.index);
-          CUtensorMap map = param.tensor_map->Get(driver, address, device->dummy, slots, place);
-          std::memcpy(to, &map, sizeof(map));
+          param.tensor_map->Get(driver, address, device->dummy, slots, param.place, reinterpret_cast<CUtensorMap*>(to));
           break;
         }
       }
@@ -372,14 +373,25 @@ class Launcher {
   std::array<std::atomic<LoadedDevice*>, kMaxDevices> devices_{};
 };
 
-// Makes the callable of a cubin and its launch plan (JSON text).
-ffi::Function MakeKernel(ffi::Bytes cubin, ffi::String plan) {
+// Makes the callables of a cubin and its launch plan (JSON text): the first takes all arguments, the second the inputs and
+// returns the outputs: a tensor, or an array of several.
+ffi::Array<ffi::Function> MakeKernel(ffi::Bytes cubin, ffi::String plan) {
   ffi::String error;
   ffi::Any parsed = ffi::json::Parse(plan, &error);
   if (!error.empty()) TVM_FFI_THROW(ValueError) << "the launch plan is no JSON: " << error;
   auto launcher = std::make_shared<Launcher>(std::move(cubin), parsed.cast<JsonObject>());
-  return ffi::Function::FromPacked(
-      [launcher](const ffi::AnyView* args, int32_t count, ffi::Any* result) { launcher->Call(args, count); });
+  auto with_all = ffi::Function::FromPacked(
+      [launcher](const ffi::AnyView* args, int32_t count, ffi::Any* result) { launcher->Call(args, count, nullptr); });
+  auto with_inputs = ffi::Function::FromPacked([launcher](const ffi::AnyView* args, int32_t count, ffi::Any* result) {
+    std::vector<ffi::Tensor> made;
+    launcher->Call(args, count, &made);
+    if (made.size() == 1) {
+      *result = std::move(made[0]);
+    } else {
+      *result = ffi::Array<ffi::Tensor>(made.begin(), made.end());
+    }
+  });
+  return {with_all, with_inputs};
 }
 
 int64_t EvaluateExpression(ffi::String text, ffi::Array<int64_t> values) {

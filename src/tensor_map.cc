@@ -88,17 +88,6 @@ TensorMapParam::TensorMapParam(const JsonObject& data, int slot_count)
   }
 }
 
-TensorMapParam::TensorMapParam(TensorMapParam&& other) noexcept
-    : data_type_(other.data_type_),
-      dims_(std::move(other.dims_)),
-      strides_(std::move(other.strides_)),
-      box_(std::move(other.box_)),
-      element_strides_(std::move(other.element_strides_)),
-      offset_(std::move(other.offset_)),
-      swizzle_(other.swizzle_),
-      l2_promotion_(other.l2_promotion_),
-      oob_nan_(other.oob_nan_) {}
-
 bool TensorMapParam::Key::operator==(const Key& other) const {
   return address == other.address && std::equal(dims, dims + kMaxTensorMapRank, other.dims) &&
          std::equal(strides, strides + kMaxTensorMapRank, other.strides);
@@ -122,12 +111,14 @@ TensorMapParam::Key TensorMapParam::MakeKey(uint64_t address, uint64_t dummy, co
   return key;
 }
 
-CUtensorMap TensorMapParam::Get(const Driver& driver, uint64_t address, uint64_t dummy, const int64_t* slots,
-                                const std::string& place) {
+void TensorMapParam::Get(const Driver& driver, uint64_t address, uint64_t dummy, const int64_t* slots,
+                         const std::string& place, CUtensorMap* map) {
   Key key = MakeKey(address, dummy, slots);
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Entry& entry : entries_) {
-    if (entry.key == key) return entry.map;
+    if (!(entry.key == key)) continue;
+    *map = entry.map;
+    return;
   }
   CheckRules(key, place);
   Entry entry{key, Encode(driver, key, place)};
@@ -137,7 +128,7 @@ CUtensorMap TensorMapParam::Get(const Driver& driver, uint64_t address, uint64_t
     entries_[next_] = entry;
     next_ = (next_ + 1) % kEntries;
   }
-  return entry.map;
+  *map = entry.map;
 }
 
 // The driver answers every broken rule with the same "invalid argument"; say which one it is.

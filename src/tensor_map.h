@@ -17,11 +17,11 @@ constexpr int kMaxTensorMapRank = 5;  // cuda.h, cuTensorMapEncodeTiled
 class TensorMapParam {
  public:
   TensorMapParam(const JsonObject& data, int slot_count);
-  TensorMapParam(TensorMapParam&& other) noexcept;
 
-  // The map for a tensor at `address`; `place` names it in errors. Encodes where the last tensors were others.
+  // Writes the map for a tensor at `address`; `place` names it in errors. Encodes where the last tensors were others.
   // A tensor without elements gets a map of one zero element at `dummy`, since hardware knows no empty tensor.
-  CUtensorMap Get(const Driver& driver, uint64_t address, uint64_t dummy, const int64_t* slots, const std::string& place);
+  void Get(const Driver& driver, uint64_t address, uint64_t dummy, const int64_t* slots, const std::string& place,
+           CUtensorMap* map);
 
  private:
   struct Key {

@@ -115,7 +115,7 @@ def python_check(args: list[Any]) -> None:
 
 def native_check(args: list[Any]) -> None:
     plan = LaunchPlan(SIGNATURE, (), device_type="cpu")
-    native.make_kernel(b"", json.dumps(plan.native_json()))(*args)
+    native.make_kernel(b"", json.dumps(plan.native_json()))[0](*args)
 
 
 @pytest.fixture(params=["python", "native"])

@@ -7,6 +7,7 @@ A kernel found in the cache needs no pass and no compiler: its folder holds the 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ class CudaExecutable:
 
     def __call__(self, *args: Any) -> None:
         self.kernel(*args)
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """Takes the inputs, returns the outputs."""
+        return self.kernel.run
 
     @property
     def host_source(self) -> str:

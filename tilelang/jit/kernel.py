@@ -64,8 +64,8 @@ class JITKernel:
         self.latency: float | None = None
         self.ref_latency: float | None = None
         self.config: dict[str, Any] | None = None
-        self._input_count = len(signature.inputs)
-        self._allocator = OutputAllocator(signature, device_type(target))
+        run = getattr(executable, "run", None)
+        self._run: Callable[..., Any] = run or _AllocatingCall(executable, signature, device_type(target))
 
     @property
     def out_idx(self) -> list[int]:
@@ -80,11 +80,7 @@ class JITKernel:
         return self.adapter
 
     def __call__(self, *inputs: Any) -> Any:
-        if len(inputs) != self._input_count:
-            raise count_error(self.signature, len(inputs))
-        args, outputs = self._allocator.complete(inputs)
-        self.adapter(*args)
-        return outputs[0] if len(outputs) == 1 else outputs
+        return self._run(*inputs)
 
     # Looking into it.
 
@@ -169,6 +165,23 @@ class JITKernel:
 
     def __repr__(self) -> str:
         return f"JITKernel({self.signature.describe()}, target={self.target})"
+
+
+class _AllocatingCall:
+    """Calls an executable that takes all arguments: allocates the outputs, returns them."""
+
+    def __init__(self, executable: Executable, signature: Signature, device: str) -> None:
+        self._executable = executable
+        self._signature = signature
+        self._input_count = len(signature.inputs)
+        self._allocator = OutputAllocator(signature, device)
+
+    def __call__(self, *inputs: Any) -> Any:
+        if len(inputs) != self._input_count:
+            raise count_error(self._signature, len(inputs))
+        args, outputs = self._allocator.complete(inputs)
+        self._executable(*args)
+        return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _write(path: str, text: str) -> None:

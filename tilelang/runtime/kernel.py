@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tilelang.runtime import device, native
 from tilelang.runtime.allocate import OutputAllocator
 from tilelang.runtime.arguments import count_error
 from tilelang.runtime.plan import LaunchPlan
+from tilelang.runtime.signature import TensorArg
 
 __all__ = ["CudaKernel", "load"]
 
@@ -19,27 +19,25 @@ _PLAN, _CUBIN = "plan.json", "kernel.cubin"
 
 
 class CudaKernel:
-    """Calling it takes all arguments, outputs included, and launches on torch's current stream; nothing is waited
-    for.
-    """
+    """A kernel that is loaded onto a device when first called. Launches go to torch's current stream; nothing is waited for."""
 
     def __init__(self, cubin: bytes, plan: LaunchPlan) -> None:
         self.cubin = cubin
         self.plan = plan
-        self._native: Any = None
+        self._with_all: Any = None
+        self._with_inputs: Any = None
 
     def __call__(self, *args: Any) -> None:
-        native_call = self._native
-        if native_call is None:
-            native_call = self.native
-        native_call(*args)
-
-    @property
-    def native(self) -> Any:
-        """The launcher's function: the shortest way to a launch."""
-        if self._native is None:
+        """Takes all arguments, outputs included."""
+        if self._with_all is None:
             self._prepare()
-        return self._native
+        self._with_all(*args)
+
+    def run(self, *inputs: Any) -> Any:
+        """Takes the inputs; returns the output, or a list of them where there are several or none."""
+        if self._with_inputs is None:
+            self._prepare()
+        return self._with_inputs(*inputs)
 
     def _prepare(self) -> None:
         if device.device_count() == 0:
@@ -47,7 +45,26 @@ class CudaKernel:
                 f"{self.plan.signature.name}: a kernel compiled for CUDA cannot run here: {device.why_no_device()}; "
                 'compile with target="cpu" or "sim" to run without a device'
             )
-        self._native = native.make_kernel(self.cubin, json.dumps(self.plan.native_json()))
+        self._with_all, with_inputs = native.make_kernel(self.cubin, json.dumps(self.plan.native_json()))
+        self._with_inputs = self._wrapped(with_inputs)
+
+    def _wrapped(self, with_inputs: Any) -> Any:
+        signature = self.plan.signature
+        if len(signature.outputs) == 1 and any(isinstance(signature.args[i], TensorArg) for i in signature.inputs):
+            return with_inputs  # the shortest way: nothing of Python is left in a call
+        if signature.outputs and any(isinstance(signature.args[i], TensorArg) for i in signature.inputs):
+            return lambda *inputs: list(with_inputs(*inputs))
+        # No tensor tells the native side where outputs go, so torch allocates them.
+        allocator = OutputAllocator(signature, self.plan.device_type)
+
+        def run(*inputs: Any) -> Any:
+            if len(inputs) != len(signature.inputs):
+                raise count_error(signature, len(inputs))
+            args, outputs = allocator.complete(inputs)
+            self._with_all(*args)
+            return outputs[0] if len(outputs) == 1 else outputs
+
+        return run
 
     def save(self, path: Path | str) -> None:
         """Writes a folder that `load` reads: the cubin, and the plan as JSON."""
@@ -69,22 +86,11 @@ class LoadedKernel:
     def __init__(self, kernel: CudaKernel) -> None:
         self.kernel = kernel
         self.signature = kernel.plan.signature
-        self._allocator = OutputAllocator(self.signature, kernel.plan.device_type)
 
     def __call__(self, *inputs: Any) -> Any:
-        if len(inputs) != len(self.signature.inputs):
-            raise count_error(self.signature, len(inputs))
-        args, outputs = self._allocator.complete(inputs)
-        self.kernel(*args)
-        return self.result(outputs)
-
-    @staticmethod
-    def result(outputs: Sequence[Any]) -> Any:
-        return outputs[0] if len(outputs) == 1 else list(outputs)
+        return self.kernel.run(*inputs)
 
 
 def load(path: Path | str) -> LoadedKernel:
-    """The kernel in a folder written by `JITKernel.export_library` or `CudaKernel.save`; needs neither TVM nor a
-    compiler.
-    """
+    """The kernel in a folder written by `JITKernel.export_library` or `CudaKernel.save`; needs neither TVM nor a compiler."""
     return LoadedKernel(CudaKernel.load(path))

@@ -26,9 +26,11 @@ def native_function(name: str) -> Any:
     return tvm_ffi.get_global_func(name)
 
 
-def make_kernel(cubin: bytes, plan_json: str) -> Any:
-    """A callable taking all arguments of the plan's signature."""
-    return native_function("tilelang.runtime.make_kernel")(cubin, plan_json)
+def make_kernel(cubin: bytes, plan_json: str) -> tuple[Any, Any]:
+    """Two callables: one takes all arguments of the plan's signature, one the inputs and returns the outputs (a tensor, or a
+    sequence of several), which needs a tensor among the inputs."""
+    with_all, with_inputs = native_function("tilelang.runtime.make_kernel")(cubin, plan_json)
+    return with_all, with_inputs
 
 
 def make_timer(device: int = 0) -> Any:
