@@ -64,7 +64,7 @@ def test_shuffles(op: str, arg: int, width: int, source: np.ndarray) -> None:
 def test_votes() -> None:
     flags = (X > 1).astype(np.int32)
     rows = flags.reshape(2, 32) != 0
-    predicate = lambda x: x != 0  # noqa: E731
+    predicate = lambda x: x > 0  # noqa: E731
     assert (apply(lambda x, tx: dev("vote_any", predicate(x)), flags, out="bool") == np.repeat(rows.any(1), 32)).all()
     assert (apply(lambda x, tx: dev("vote_all", predicate(x)), flags, out="bool") == np.repeat(rows.all(1), 32)).all()
     bits = [sum(1 << i for i in range(32) if r[i]) for r in rows]
