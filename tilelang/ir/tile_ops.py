@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from tvm import ir, tirx
@@ -194,6 +195,7 @@ class TileOp:
         return self.regions(Access.WRITE, Access.UPDATE)
 
     @staticmethod
+    @lru_cache(maxsize=16384)  # statements are immutable, and every pass asks again
     def from_stmt(stmt: Any) -> TileOp | None:
         """The tile op that a statement is, or None."""
         if not isinstance(stmt, tirx.Evaluate) or not isinstance(stmt.value, ir.Call):

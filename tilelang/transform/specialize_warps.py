@@ -54,7 +54,7 @@ class Roles:
         return self.consumer_threads + self.producer_threads
 
 
-@dataclass
+@dataclass(eq=False)
 class _Ring:
     """Buffers that are loaded and read together: one full and one empty mbarrier a slot, one cursor a role."""
 
@@ -216,17 +216,20 @@ class _Specializer:
     def consume(self, stmts: list[Any]) -> list[Any]:
         """The list without its loads, and with the acquires and releases of their slots.
 
-        A cursor moves as late as it can (before the ring's next visit, or at the end), so that releases may wait for gemms.
+        A cursor moves as late as it can (before the ring's next visit, here or further in, or at the end), so that releases may
+        wait for gemms.
         """
         visits, out = self.visits_of(stmts), []
         passed: list[_Ring] = []
         for i, stmt in enumerate(stmts):
             if _is_load(stmt):
                 continue
-            for visit in [v for v in visits if v.first == i]:
-                if visit.ring in passed:
-                    passed.remove(visit.ring)
-                    out += visit.ring.advance("consumer")
+            starts = [v for v in visits if v.first == i]
+            loaded = {_dst(s) for s in walk_list([stmt]) if _is_load(s)}
+            for ring in [r for r in passed if r in [v.ring for v in starts] or loaded & set(r.buffers)]:
+                passed.remove(ring)
+                out += ring.advance("consumer")
+            for visit in starts:
                 stage, phase = visit.ring.cursor("consumer")
                 operands = {"barrier": visit.ring.full[stage], "parity": phase}
                 out.append(make_tile_op("acquire", operands, {"buffers": visit.ring.names}, stmt.span))
