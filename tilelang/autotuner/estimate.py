@@ -68,6 +68,7 @@ def _launches(stmts: list[Any]) -> Iterator[tuple[list[tuple[Any, int]], int, li
     """(grid axes with extents, threads, body) of each launch."""
     for stmt in stmts:
         axes: list[tuple[Any, int, str]] = []
+        parts: list[Any] = []
         inner = stmt
         while isinstance(inner, tirx.AttrStmt) and inner.attr_key == "thread_extent":
             extent = const_int(inner.value)
@@ -121,7 +122,7 @@ def _work(stmts: list[Any], point: dict[Any, Any]) -> _Work:
         elif isinstance(stmt, tirx.For) and stmt.kind is not tirx.ForKind.PARALLEL:
             trips = _trips(stmt, point)
             inside = _work(as_list(stmt.body), point)
-            stages = int(stmt.annotations.get(NUM_STAGES, 0))
+            stages = _stages(stmt)
             total.add(inside, trips)
             total.exposed_trips += trips / max(stages, 1)
         else:
@@ -129,6 +130,10 @@ def _work(stmts: list[Any], point: dict[Any, Any]) -> _Work:
             if arms:  # of a branch, the arm with more to do
                 total.add(max(arms, key=lambda w: (w.flops, w.bytes)), 1.0)
     return total
+
+
+def _stages(loop: Any) -> int:
+    return int(loop.annotations.get(NUM_STAGES, 0))
 
 
 def _trips(loop: Any, point: dict[Any, Any]) -> float:
@@ -176,12 +181,12 @@ def _tile_efficiency(body: list[Any]) -> float:
 def _occupancy(body: list[Any], threads: int, arch: Arch) -> int:
     """Blocks that fit on one SM. Raises DoesNotFit for none."""
     shared, register_bits = 0, 0
-    stages = max([int(s.annotations.get(NUM_STAGES, 0)) for s in walk_list(body) if isinstance(s, tirx.For)], default=0)
+    stages = max([_stages(s) for s in walk_list(body) if isinstance(s, tirx.For)], default=0)
     loaded = _loaded_in_pipelines(body)
     for stmt in walk_list(body):
         if not isinstance(stmt, tirx.AllocBuffer):
             continue
-        buffer = stmt.buffer
+        buffer: Any = stmt.buffer
         bits = math.prod(shape_of(buffer)) * _bits(buffer)
         if buffer.ty.storage_scope in SHARED_SCOPES:
             shared += bits // 8 * (max(stages, 1) if buffer in loaded else 1)
@@ -205,7 +210,7 @@ def _loaded_in_pipelines(body: list[Any]) -> set[Any]:
     """Shared buffers that a pipelined loop fills from global memory: they get one version a stage."""
     found: set[Any] = set()
     for loop in walk_list(body):
-        if not (isinstance(loop, tirx.For) and int(loop.annotations.get(NUM_STAGES, 0)) > 0):
+        if not (isinstance(loop, tirx.For) and _stages(loop) > 0):
             continue
         for stmt in walk_list(as_list(loop.body)):
             op = TileOp.from_stmt(stmt)

@@ -36,7 +36,7 @@ def _tvm_target(where: Any) -> Any:
 
 
 def _pipeline() -> tuple[Any, Any, Any]:
-    stock, finalize_host, finalize_device = compilation_pipeline.get_tir_pipeline("s_tir")
+    stock, finalize_host, finalize_device = _registered("s_tir")
 
     @tvm.transform.module_pass(opt_level=0)
     def passes(mod: Any, ctx: Any) -> Any:
@@ -52,13 +52,19 @@ def _pipeline() -> tuple[Any, Any, Any]:
     return passes, finalize_host, finalize_device
 
 
+def _registered(name: str) -> tuple[Any, Any, Any]:
+    """Passes, host finish and device finish of a registered pipeline."""
+    found: Any = compilation_pipeline.get_tir_pipeline(name)
+    return found
+
+
 def _own_passes(kind: str) -> Any:
     """The passes of this project for functions that are lowered already, down to the packed calling convention."""
     if kind == "cpu":
         import tilelang.codegen.cpu  # registers the pipeline
 
         assert tilelang.codegen.cpu is not None
-        return compilation_pipeline.get_tir_pipeline("tilelang_cpu")[0]
+        return _registered("tilelang_cpu")[0]
     from tilelang.codegen.cuda import tl_passes
     from tilelang.codegen.device_text import register_device_text
 

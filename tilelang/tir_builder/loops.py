@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,10 @@ class LoopSpec:
     @property
     def for_kind(self) -> tirx.ForKind:
         return _KINDS.get(self.kind, tirx.ForKind.SERIAL)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Traced loops never come here; for type checkers, and for loops outside of a kernel."""
+        raise TypeError(f"a {self.kind} loop runs only inside a T.prim_func, a T.macro or an eager kernel")
 
 
 _KINDS = {
