@@ -98,7 +98,7 @@ def _operand(op: str, operand: Operand, arg: Any) -> Any:
         if operand.kind in (Kind.VALUE, Kind.SMEM):
             return tirx.const(arg, operand.dtype)
         raise TypeError(f"{op}: operand {operand.name} is a {operand.kind.value} pointer, got {arg!r}")
-    if not isinstance(arg, ir.Expr):
+    if not isinstance(arg, ir.Expr) or (isinstance(arg, ir.Var) and tirx.is_buffer_var(arg)):
         raise TypeError(
             f"{op}: operand {operand.name} must be an expression, got {type(arg).__name__} "
             "(write buf.data or address_of(buf[i]))"
