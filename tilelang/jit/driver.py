@@ -22,7 +22,7 @@ from tilelang.support.logs import logger
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Target
 
-__all__ = ["clear_memory_cache", "compile", "par_compile", "run_parallel"]
+__all__ = ["clear_memory_cache", "compile", "outputs_of", "par_compile", "run_parallel"]
 
 _BACKENDS = frozenset({None, "auto", "tvm_ffi", "nvrtc", "cython", "torch", "cutedsl"})
 
@@ -51,7 +51,7 @@ def compile(
     assert isinstance(func, tirx.PrimFunc), f"tilelang.compile takes a T.prim_func, got {type(func).__name__}"
     if execution_backend not in _BACKENDS:
         raise ValueError(f"unknown execution_backend {execution_backend!r}; there is one launcher, leave it out")
-    outputs = _outputs_of(func, out_idx)
+    outputs = outputs_of(func, out_idx)
     where = resolve_target(target)
     configs = {**_declared(func, "tl.pass_configs"), **freeze_pass_configs(pass_configs)}
     options = options_from(configs, compile_flags if compile_flags is not None else _declared(func, "tl.compile_flags"))
@@ -86,7 +86,8 @@ def clear_memory_cache() -> None:
         _kernels.clear()
 
 
-def _outputs_of(func: Any, out_idx: int | Sequence[int] | None) -> tuple[int, ...]:
+def outputs_of(func: Any, out_idx: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Positions of a program's outputs: those asked for, or the tensors that it returns."""
     count = len(func.params)
     returned = int(_declared(func, "tl.num_outputs") or 0)
     if not returned:
