@@ -86,11 +86,7 @@ def _transfers(op: TileOp, outer: str, inner: str, ctx: LowerContext) -> list[tu
     tensor, held = op[outer], op[inner]
     bits = bits_of(tensor.source)
     tile = _tile(op, held, ctx, bits)
-    flat, layout = ctx.shared[held.source], ctx.layout(held.source)
-    base: Any = tirx.const(0, "int32")
-    if len(held.region) > len(layout.shape):
-        size = const_int(flat.ty.shape[0]) // const_int(held.source.ty.shape[0])
-        base = held.region[0].min * size
+    flat, base = ctx.shared[held.source], ctx.tile_offset(held)
     rank = len(tensor.region)
     wide = [d for d in range(rank) if const_int(tensor.region[d].extent) != 1]
     row_dim = wide[-2] if len(wide) > 1 else None

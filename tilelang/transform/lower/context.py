@@ -7,6 +7,7 @@ here: shared elements at `version * size + layout(index)`, fragment elements at 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -119,18 +120,31 @@ class LowerContext:
             versions, *indices = indices
         if len(indices) != len(layout.shape):
             raise LoweringError(f"{buffer.name} has {len(layout.shape)} dimensions, indexed by {len(indices)}")
+        from tilelang.transform.lower.symbolic import address  # it builds on this module
+
         swizzle = getattr(layout, "swizzle", None)
         if align > 1 and swizzle is not None:
             low = align.bit_length() - 1
             chunk = self.analyzer.simplify(replace(layout, swizzle=None).apply(*indices)["addr"] // align)
             at = Swizzle(swizzle.bits, swizzle.base - low, swizzle.shift)(chunk) * align
         else:
-            at = layout.apply(*indices)["addr"]
+            at = address(layout, indices)
         if versions is not None:
             count = const_int(buffer.ty.shape[0])
             size = const_int(flat.ty.shape[0]) // count
             at = versions * size + at
         return const(at) if isinstance(at, int) else at
+
+    def tile_offset(self, region: Any, unit: int = 1) -> Expr:
+        """From the start of a shared buffer to the two-dimensional tile that a region's leading indices pick, `unit` an element."""
+        buffer, layout, flat = region.source, self.layout(region.source), self.shared[region.source]
+        offset: Expr = const(0)
+        for k, r in enumerate(list(region.region)[: -min(2, len(layout.shape))]):
+            d = len(layout.shape) - len(region.region) + k  # negative: versions stand in front of the layout's dimensions
+            step = math.prod(layout.shape[d + 1 :]) if d >= 0 else const_int(flat.ty.shape[0]) // const_int(buffer.ty.shape[0])
+            if const_int(r.min) != 0:
+                offset = offset + r.min * (step * unit) if const_int(offset) != 0 else r.min * (step * unit)
+        return offset
 
     def shared_load(self, buffer: Any, indices: Sequence[Expr]) -> Expr:
         return self.shared[buffer][self.shared_index(buffer, indices)]

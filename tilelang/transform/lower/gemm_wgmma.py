@@ -129,7 +129,7 @@ def _shared(op: TileOp, name: str, k_major: bool, ctx: LowerContext) -> _Shared:
 def _descriptor(out: list[Any], op: TileOp, name: str, operand: _Shared, ctx: LowerContext, part: Any, mn: int, parts: int) -> Any:
     """Binds the descriptor of this warpgroup's part of a shared operand."""
     region, tile = op[name], operand.tile
-    flat, layout = ctx.shared[region.source], ctx.layout(region.source)
+    flat = ctx.shared[region.source]
     stride = operand.stride(mn, parts)
     if stride is None:
         raise UnsupportedOperand(
@@ -140,11 +140,9 @@ def _descriptor(out: list[Any], op: TileOp, name: str, operand: _Shared, ctx: Lo
     base = device_op(
         "wgmma_desc", tirx.address_of(flat[operand.byte(0, 0) * 8 // bits]), lbo, sbo, swizzle=tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
     )
-    versions = len(region.region) - len(layout.shape)
-    if versions:
-        size = const_int(flat.ty.shape[0]) // const_int(region.source.ty.shape[0]) * bits // 8
-        if const_int(region.region[0].min) != 0:
-            base = advance_descriptor(base, region.region[0].min * size)
+    offset = ctx.tile_offset(region, bits // 8)
+    if const_int(offset) != 0:
+        base = advance_descriptor(base, offset)
     if parts > 1:
         base = advance_descriptor(base, part * stride)
     var = tirx.Var(f"desc_{region.source.name}", "uint64")
