@@ -12,7 +12,7 @@ from run_threads import Threads, barrier, numpy_type
 from tvm import tirx
 
 from tilelang.ir import attrs
-from tilelang.layout import SharedTile, row_major, spread
+from tilelang.layout import SharedTile, Table, recover, row_major, spread
 from tilelang.layout import operands as hw
 from tilelang.transform.lower.context import LowerContext, LoweringError, UnsupportedTileOp
 from tilelang.transform.lower.parallel import lower_parallel
@@ -260,3 +260,34 @@ def test_scalar_code_on_spread_fragments() -> None:
     for bad in (tirx.IfThenElse(F[0] > 0.0, tirx.BufferStore(A, W[0], [0]), None), tirx.BufferStore(F, F[3], [2])):
         with pytest.raises(UnsupportedTileOp):
             lower_scalar(bad, ctx)
+
+
+def test_irregular_layouts() -> None:
+    """A skewed shared tile and a loop whose layout is a table of digits; a lambda without closed form is rejected."""
+    n, m = 16, 32
+    skew = recover((n, m), lambda i, j: i * m + (i + j) % m, axes=("addr",))
+    A, S, B = buffer("A", (n, m)), buffer("S", (n, m), "float32", "shared.dyn"), buffer("B", (m, n))
+    loop = spread.coalesced((n, m), 64, 4, 8)
+    ctx = context(64, {}, {S: skew})
+    mach = machine(ctx, {A: np.arange(n * m, dtype=np.float32).reshape(n, m), B: np.zeros((m, n), np.float32)})
+    mach.run(lower_parallel(parallel(loop, lambda i, j: tirx.BufferStore(S, A[i, j], [i, j])), ctx))
+    mach.epoch += 1
+    mach.run(lower_parallel(parallel(loop.transpose(), lambda j, i: tirx.BufferStore(B, S[i, j], [j, i])), ctx))
+    np.testing.assert_array_equal(mach.memory[B], mach.memory[A].T)
+    strange = recover(
+        (n, m), lambda i, j: (i * 37 + j * j * 11) % 1009 % 64 * 0 + (i * m + j) * 5 % 512, axes=("addr",)
+    )
+    ctx = context(64, {}, {S: strange})
+    lower_parallel(parallel(loop, lambda i, j: tirx.BufferStore(S, A[i, j], [i, j])), ctx)
+    shuffled = np.random.default_rng(0).permutation(n * m).reshape(n, m, 1)
+    ctx = context(64, {}, {S: Table((n, m), ("addr",), {"addr": shuffled})})
+    with pytest.raises(UnsupportedTileOp, match="closed form"):
+        lower_parallel(parallel(loop, lambda i, j: tirx.BufferStore(S, A[i, j], [i, j])), ctx)
+
+
+def test_unknown_register_is_reported() -> None:
+    loop = spread.coalesced((8, 32), 64, 4, 8)
+    F, K, A = buffer("F", (8, 32), "float32", "local.fragment"), buffer("K", (8,), "int32"), buffer("A", (8, 32))
+    ctx = context(64, {F: loop}, {})
+    with pytest.raises(UnsupportedTileOp, match="compile time"):
+        lower_parallel(parallel(loop, lambda i, j: tirx.BufferStore(A, F[i, K[i]], [i, j])), ctx)

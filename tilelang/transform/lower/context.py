@@ -140,8 +140,14 @@ class LowerContext:
         buffer, layout, flat = region.source, self.layout(region.source), self.shared[region.source]
         offset: Expr = const(0)
         for k, r in enumerate(list(region.region)[: -min(2, len(layout.shape))]):
-            d = len(layout.shape) - len(region.region) + k  # negative: versions stand in front of the layout's dimensions
-            step = math.prod(layout.shape[d + 1 :]) if d >= 0 else const_int(flat.ty.shape[0]) // const_int(buffer.ty.shape[0])
+            d = (
+                len(layout.shape) - len(region.region) + k
+            )  # negative: versions stand in front of the layout's dimensions
+            step = (
+                math.prod(layout.shape[d + 1 :])
+                if d >= 0
+                else const_int(flat.ty.shape[0]) // const_int(buffer.ty.shape[0])
+            )
             if const_int(r.min) != 0:
                 offset = offset + r.min * (step * unit) if const_int(offset) != 0 else r.min * (step * unit)
         return offset

@@ -25,9 +25,10 @@ from tilelang.ir import attrs
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of, substitute
 from tilelang.ir.walk import vars_in
 from tilelang.layout import loads
-from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, const
+from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, UnsupportedTileOp, const
 from tilelang.transform.lower.numeric import Unknown, mentions
 from tilelang.transform.lower.slots import Slots, register_of, slots_of
+from tilelang.transform.lower.symbolic import iteration
 from tilelang.transform.lower.translate import Translator, guarded, unrolled
 from tilelang.transform.lower.vectorize import Plan, plan_vectors
 
@@ -51,7 +52,7 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
         ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)
     asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0))
     plan = plan_vectors(ctx, slots, variables, body, asked)
-    return _Emitter(ctx, slots, variables, body, plan).emit()
+    return _Emitter(ctx, slots, variables, body, plan, loop.span).emit()
 
 
 def _range(extent: int, dtype: str) -> Any:
@@ -77,31 +78,43 @@ def _nest(loop: Any) -> tuple[list[Any], Stmt]:
 class _Emitter:
     """Builds the loop over slot groups. In constant mode the groups are written out one by one, each with constant registers."""
 
-    def __init__(self, ctx: LowerContext, slots: Slots, variables: list[Any], body: Stmt, plan: Plan) -> None:
-        self.ctx, self.slots, self.variables, self.body, self.plan = ctx, slots, variables, body, plan
+    def __init__(
+        self, ctx: LowerContext, slots: Slots, variables: list[Any], body: Stmt, plan: Plan, span: Any
+    ) -> None:
+        self.ctx, self.slots, self.variables, self.body, self.plan, self.span = ctx, slots, variables, body, plan, span
         self.group = tirx.Var("r", "int32")
         self.unroll: set[Any] = set()  # loop variables of the body that index registers
 
     def emit(self) -> Stmt:
         groups = self.slots.count // self.plan.width
-        if groups == 1:
-            return self._group(const(0), 0)
         try:
-            body = self._group(self.group, None)
+            body = self._group(self.group if groups > 1 else const(0), None if groups > 1 else 0)
         except Unknown:  # registers without a digit form: constants instead
-            return as_stmt([self._group(const(g), g) for g in range(groups)])
+            return self._constants(groups)
+        if groups == 1:
+            return body
         if self.plan.fragments or groups <= MAX_UNROLL:
             return unrolled(self.group, groups, body)
         return tirx.For(
             self.group, const(0), const(groups), tirx.ForKind.SERIAL, body, annotations={"pragma_unroll": 8}
         )
 
+    def _constants(self, groups: int) -> Stmt:
+        try:
+            return as_stmt([self._group(const(g), g) for g in range(groups)])
+        except Unknown as error:
+            raise UnsupportedTileOp(
+                span=self.span,
+                what=f"the register of a fragment element in this loop is not known at compile time ({error})",
+                instead="index fragments by the loop variables and by variables of loops with constant extents",
+            ) from None
+
     def _group(self, group: Expr, only: int | None) -> Stmt:
         """Code of slot group `group`; `only` is its number where it is known."""
         ctx, layout, width = self.ctx, self.slots.layout, self.plan.width
         slot = group * width if width > 1 else group
         slot = ctx.analyzer.simplify(slot) if only is not None else slot
-        index, valid = layout.locate(bounds=False, thread=ctx.thread, reg=slot)
+        index, valid = iteration(layout, ctx.thread, slot, self.slots.threads)
         out: list[Any] = []
         base: dict[Any, Expr] = {}
         for var, x in zip(self.variables, index, strict=True):

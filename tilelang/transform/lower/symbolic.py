@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts as expressions of variables, also those that are kept as tables.
+
+A digit layout evaluates on expressions by itself. A table has none of its own; here it gets one when its places are digits
+plus a skew (`(i + j) % 32` and its like), or when the inverse of a loop layout is digits of thread and slot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tilelang.transform.lower.context import Expr, UnsupportedTileOp
+from tilelang.transform.lower.numeric import Fit, Unknown, fit
+
+__all__ = ["address", "iteration"]
+
+
+def address(layout: Any, index: Sequence[Expr]) -> Expr:
+    """Element address of a shared layout at `index`. Raises UnsupportedTileOp when the layout has no closed form."""
+    if hasattr(layout, "digits"):
+        return layout.apply(*index)["addr"]
+    high, width, skew = _skewed(layout)
+    if width == 1:
+        return high(*index)
+    low: Any = skew[0]
+    for x, c in zip(index, skew[1:], strict=True):
+        low = low + (x * c if c != 1 else x) if c else low
+    base = high(*index)
+    return (base * width if not isinstance(base, int) or base else 0) + low % width
+
+
+@lru_cache(maxsize=64)
+def _skewed(table: Any) -> tuple[Fit, int, tuple[int, ...]]:
+    """(high, W, (c0, c1, ...)) with address = high(index) * W + (c0 + c1 * i + c2 * j ...) % W; W = 1 for plain digits."""
+    places = table.arrays["addr"][..., 0]
+    index = np.indices(places.shape, sparse=True)
+    for width in (1, *sorted({n * k for n in places.shape for k in (1, 2, 4)} | {1 << b for b in range(2, 13)})):
+        rest = places % width
+        origin = (0,) * places.ndim
+        steps = [int((rest[tuple(int(k == d) for k in range(places.ndim))] - rest[origin]) % width) if places.shape[d] > 1 else 0
+                 for d in range(places.ndim)]  # fmt: skip
+        guess = (int(rest[origin]) + sum(x * c for x, c in zip(index, steps, strict=True))) % width
+        if not np.array_equal(np.broadcast_to(guess, places.shape), rest):
+            continue
+        try:
+            return fit(places // width, places.shape), width, (int(rest[origin]), *steps)
+        except Unknown:
+            continue
+    raise UnsupportedTileOp(
+        what=f"the shared layout {table} has no closed form",
+        instead="use an XOR swizzle, a skew (i + j) % n, or padded rows",
+    )
+
+
+def iteration(layout: Any, thread: Expr, slot: Expr, threads: int) -> tuple[tuple[Expr, ...], Any]:
+    """(loop indices, condition) of a slot of a thread. Raises UnsupportedTileOp when the layout has no closed form."""
+    if hasattr(layout, "digits"):
+        return layout.locate(bounds=False, thread=thread, reg=slot)
+    return tuple(f(thread, slot) for f in _inverse(layout, threads)), True
+
+
+@lru_cache(maxsize=64)
+def _inverse(table: Any, threads: int) -> tuple[Fit, ...]:
+    shape = (threads, table.span("reg"))
+    thread, reg = np.arange(threads)[:, None], np.arange(shape[1])[None, :]
+    index, valid = table.locate(thread=thread, reg=reg)
+    try:
+        if not np.all(valid) or math.prod(shape) == 0:
+            raise Unknown("padding")
+        return tuple(fit(np.broadcast_to(x, shape), shape) for x in index)
+    except Unknown:
+        raise UnsupportedTileOp(
+            what=f"the layout {table} of a parallel loop has no closed form",
+            instead="give threads and registers by //, % and * of the loop variables",
+        ) from None
