@@ -16,7 +16,7 @@ from tvm import ir, tirx
 
 from tilelang.analysis.effects import expr_touches, touches
 from tilelang.ir.attrs import GLOBAL, NUM_STAGES
-from tilelang.ir.stmts import Kernel, bodies, walk_list
+from tilelang.ir.stmts import Kernel, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["Site", "load_sites", "producer_obstacle", "reads_without_load"]
@@ -61,6 +61,9 @@ def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | N
     accesses = [(s, touches(s)) for s in walk_list(kernel.body) if not bodies(s)]
     if any(t.write and t.buffer.same_as(src) for _, found in accesses for t in found):
         return f"{src.name} is written by this kernel"
+    held = TileOp.from_stmt(site.stmt)
+    if held is not None and any(const_int(r.extent) != const_int(s) for r, s in zip(held["dst"].region, dst.ty.shape, strict=True)):
+        return f"only part of {dst.name} is loaded at once"  # a ring hands over whole buffers
     loads = [s for s, found in accesses if any(t.write and t.buffer.same_as(dst) for t in found)]
     if any(not _is_global_copy(s) for s in loads) or len(loads) > 1 and any(_is_nest(x) for x in site.path):
         return f"{dst.name} has another writer"
