@@ -51,8 +51,25 @@ class Local:
             self.a = np.frombuffer(b"\xab" * (n * threads * dtype.itemsize), dtype).reshape(n, threads).copy()
         else:
             self.a = np.full((n, threads), False if dtype.kind == "b" else np.nan, dtype)
+        self.written = np.zeros(n, bool)  # by any thread
+        self.filled = False  # all of it has been written
         self.touched = -1  # wgmma fences seen when plain code last touched it
         self.flight: list[tuple[AsyncOp, int, int, bool]] = []  # wgmma not retired: (op, first, end, is its result)
+
+
+    def mark(self, index: Any) -> None:
+        """These elements have been written."""
+        self.written[index] = True
+        self.filled = bool(self.written.all())
+
+    def missing(self, index: Any) -> int | None:
+        """The first of these elements that nobody has written."""
+        got = self.written[index]
+        if np.all(got):
+            return None
+        if isinstance(index, slice):
+            return (index.start or 0) + int(np.argmin(got))
+        return int(index) if np.ndim(got) == 0 else int(np.asarray(index)[~got][0])
 
 
 @dataclass(frozen=True)
@@ -192,10 +209,6 @@ class Machine:
 
     def queue(self, key: Any) -> list[AsyncOp]:
         return self.queues.setdefault(key, [])
-
-    def global_write(self, tensor: Any, at: np.ndarray, threads: Any, site: int, data: np.ndarray) -> None:
-        """Bookkeeping of plain writes to global memory: another block must not have written something else there."""
-        self.prog.global_write(self, tensor, at, site, data)
 
     def save(self, array: np.ndarray, at: Any) -> None:
         """Logs a global write for undoing it when the CTA restarts."""

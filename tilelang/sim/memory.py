@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.machine import Gang, Local, Pointer
-from tilelang.sim.shadow import WARP
+from tilelang.sim.shadow import ALL_LANES, WARP
 
 __all__ = [
     "GlobalTensor",
@@ -82,6 +82,10 @@ def _shape(G: Gang, *xs: Any) -> tuple[int, ...]:
 # --- shared memory
 def note_lanes(G: Gang, m: np.ndarray) -> None:
     """Remembers which lanes touched shared memory in this segment of their warp."""
+    if m is G.full and G.whole:
+        for w in G.warp_list:
+            G.sh.touched(w, ALL_LANES)
+        return
     if m.ndim == 2:
         m = m.any(0)
     bits = np.packbits(m.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32).reshape(-1).tolist()
@@ -133,7 +137,7 @@ def _active(G: Gang, addr: Any, m: np.ndarray, size: int, lo: int, hi: int, vect
         first = _active_of(addr[0], mask[0], shape[1:]) if len(shape) == 2 and vector > 1 and np.ndim(addr) == 2 else at
         if (first % (min(vector * size, 16) if vector > 1 else size)).any():
             G.report("misaligned", f"{vector}-wide access of {size}-byte elements in shared memory is not aligned", site)
-    note_lanes(G, mask)
+    note_lanes(G, m)
     return at, _active_of(G.thread, mask, shape), mask, shape
 
 
@@ -226,6 +230,8 @@ def ldg(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: i
     if got is None:
         return np.zeros(G.T, t.data.dtype)
     at, mask, shape = got
+    if G.cta.prog.global_writes:
+        G.cta.prog.global_read(G, t, at, _active_of(G.thread, mask, shape), site)
     out = np.zeros(shape, t.data.dtype)
     out[mask] = t.data[at]
     return out
@@ -242,7 +248,7 @@ def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarra
     threads = _active_of(G.thread, mask, shape)
     if at.size > 1:
         _clash(G, at, data.view(raw), threads, site)
-    G.cta.global_write(t, at, threads, site, data)
+    G.cta.prog.global_write(G, t, at, threads, site, data)
     G.cta.save(t.data, at)
     t.data[at] = data
 
@@ -275,9 +281,18 @@ def _check_register(G: Gang, buf: Local, index: Any, m: np.ndarray, write: bool,
     return np.clip(np.broadcast_to(index, shape), 0, len(buf.a) - 1)
 
 
+def check_written(G: Gang, buf: Local, index: Any, site: int) -> None:
+    """Reports a read of register elements that no thread has written."""
+    missing = buf.missing(index)
+    if missing is not None:
+        G.report("uninit", f"read of {buf.name}[{missing}], which no thread has written", site)
+
+
 def ldl(G: Gang, buf: Local, index: Any, m: np.ndarray, site: int) -> Any:
     """Load from a register array. The result may be a view: whoever keeps it copies it."""
     index = _check_register(G, buf, index, m, False, site)
+    if not buf.filled:
+        check_written(G, buf, index if isinstance(index, int) else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))], site)
     return buf.a[index] if isinstance(index, int) else buf.a[index, G.col]
 
 
@@ -285,10 +300,16 @@ def stl(G: Gang, buf: Local, index: Any, value: Any, m: np.ndarray, site: int) -
     """Store to a register array."""
     index = _check_register(G, buf, index, m, True, site)
     buf.touched = G.fences
+    if not buf.filled:
+        buf.mark(index if isinstance(index, int) else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))])
     if isinstance(index, int):
         if isinstance(value, np.ndarray) and value.ndim == 2:
             value = value[-1]
-        np.copyto(buf.a[index], value, where=m if m.ndim == 1 else m[-1], casting="unsafe")
+        where = m if m.ndim == 1 else m[-1]
+        if isinstance(buf.a, np.ndarray):
+            np.copyto(buf.a[index], value, where=where, casting="unsafe")
+        else:
+            buf.a[index, G.col[where]] = np.broadcast_to(np.asarray(value), (G.T,))[where]
         return
     shape = _shape(G, index, value, m)
     mask, cols = np.broadcast_to(m, shape), np.broadcast_to(G.col, shape)
@@ -310,6 +331,8 @@ def read_registers(G: Gang, p: Pointer, count: int, dtype: np.dtype, m: np.ndarr
     buf, at = register_slice(G, p, count * dtype.itemsize, m, site)
     if check:
         in_flight(G, buf, at.start, at.stop, m, False, site)
+        if not buf.filled:
+            check_written(G, buf, at, site)
     return view_rows(buf.a[at], dtype)
 
 
@@ -327,5 +350,10 @@ def write_registers(G: Gang, p: Pointer, values: np.ndarray, m: np.ndarray, site
     buf, at = register_slice(G, p, values.shape[0] * values.dtype.itemsize, m, site)
     in_flight(G, buf, at.start, at.stop, m, True, site)
     buf.touched = G.fences
-    np.copyto(buf.a[at], view_rows(values, buf.dtype), where=m)
+    buf.mark(at)
+    new = view_rows(values, buf.dtype)
+    if isinstance(buf.a, np.ndarray):
+        np.copyto(buf.a[at], new, where=m)
+    else:
+        buf.a[at, G.col[m]] = new[:, m]
 

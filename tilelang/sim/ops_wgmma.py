@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.machine import AsyncOp, Gang, Local, Pointer
-from tilelang.sim.memory import register_slice, view_rows
+from tilelang.sim.memory import check_written, register_slice, view_rows
 from tilelang.sim.ops_tma import open_group, wait_groups
 from tilelang.sim.shadow import WARP, join
 from tilelang.sim.table import meaning
 from tilelang.sim.tensormap import swizzle
 from tilelang.sim.values import np_dtype
 
-__all__ = ["operand_elements"]
+__all__ = ["TensorCore", "operand_elements"]
 
 _CODE = {0: 0, 128: 1, 64: 2, 32: 3}  # swizzle bytes -> bits 62-63 of the descriptor (PTX ISA 9.7.15.5.1)
 _MODE = (0, 3, 2, 1)  # those bits -> log2 of the swizzle span in 16-byte chunks
 _FIELD = 0x3FFF
 
 
-class _TensorCore:
+class TensorCore:
     """Open operations of one warpgroup, in order; `base` were issued before them."""
 
     def __init__(self) -> None:
@@ -123,9 +123,14 @@ def wgmma(
     for buf in {id(x[0]): x[0] for x in (result, source) if x is not None}.values():
         if buf.touched == G.fences:
             G.report("wgmma-fence", f"{buf.name} was touched by plain code and not fenced (wgmma_fence) before wgmma", site)
+    if source and not source[0].filled:
+        check_written(G, *source, site)
+    if adds is True and not result[0].filled:
+        check_written(G, *result, site)
+    result[0].mark(result[1])
     for w in G.active(m):
         i = G.warp_list.index(w) * WARP
-        core = G.cta.tensor.setdefault(w // 4, _TensorCore())
+        core = G.cta.tensor.setdefault(w // 4, TensorCore())
         op = core.next_op(w, site)
         key = site, None if source else _lane_value(a, i), _lane_value(b, i), bool(_lane_value(adds, i))
         if op.key is None:

@@ -86,7 +86,8 @@ class Program:
         self.source, self.shared_bytes, self.params = t.text, t.shared_bytes, t.params
         self.granule, self.width, self.strict_proxy = granule or t.granule, warps_per_gang, strict_proxy
         self.partitions: dict[int, list[list[int]]] = {}  # launch -> gangs, as learnt so far
-        self._owners: dict[Any, np.ndarray] = {}
+        self.global_writes: dict[Any, _GlobalShadow] = {}  # of the running launch
+        self.has_grid_sync = "OP_grid_sync(" in self.source
         self._block: tuple[int, ...] = ()
         scope = {**_SCOPE, **t.consts}
         exec(compile(self.source, f"<sim {self.name}>", "exec"), scope)
@@ -165,9 +166,9 @@ class Program:
         if any(n % c for n, c in zip(size, cluster, strict=True)):
             file("resources", f"the grid {size} is no multiple of the cluster {cluster}")
             return
-        self._owners.clear()
+        self.global_writes.clear()
         clusters = _clusters(size, cluster, blocks)
-        together = "OP_grid_sync(" in self.source
+        together = self.has_grid_sync
         if together and sum(map(len, clusters)) * nw > MAX_TOGETHER:
             raise SimUnsupported(f"a barrier of a grid of {len(clusters)} clusters: at most {MAX_TOGETHER} warps can be simulated at a time")
         for group in [clusters] if together else [[c] for c in clusters]:
@@ -245,23 +246,48 @@ class Program:
         return True
 
     # --- global memory
-    def global_write(self, cta: Machine, tensor: GlobalTensor, at: np.ndarray, site: int, data: np.ndarray) -> None:
-        """Two blocks of one launch may not write different values to one place."""
+    def global_write(self, G: Gang, tensor: GlobalTensor, at: np.ndarray, threads: np.ndarray, site: int, data: np.ndarray) -> None:
+        """Records plain writes. Two blocks of one launch may not write different values to one place."""
         key = tensor.data.ctypes.data, tensor.data.size, tensor.data.itemsize
-        owner = self._owners.get(key)
-        if owner is None:
-            owner = self._owners[key] = np.zeros(tensor.data.size, np.int32)
-        x, y, z = self._block
-        me = 1 + (x + 4096 * (y + 512 * z)) % (2**31 - 2)
-        before = owner[at]
+        shadow = self.global_writes.get(key)
+        if shadow is None:
+            shadow = self.global_writes[key] = _GlobalShadow(tensor.data.size)
+        me = self._block_number()
+        before = shadow.block[at]
         foreign = (before != 0) & (before != me)
-        if foreign.any() and "OP_grid_sync(" not in self.source:
+        if foreign.any() and not self.has_grid_sync:
             raw = f"u{tensor.data.itemsize}"
             odd = foreign & (tensor.data[at].view(raw) != data.view(raw))
             if odd.any():
                 first = int(np.asarray(at)[odd].min())
-                cta.report("race-global", f"another block wrote element {first} of {tensor.name} in this launch", site)
-        owner[at] = me
+                G.report("race-global", f"another block wrote element {first} of {tensor.name} in this launch", site, int(shadow.site[first]))
+        w = threads // WARP
+        shadow.block[at], shadow.warp[at], shadow.clock[at], shadow.site[at] = me, w, G.sh.clk[w], site
+
+    def global_read(self, G: Gang, tensor: GlobalTensor, at: np.ndarray, threads: np.ndarray, site: int) -> None:
+        """What another warp of the block wrote must have been ordered by a barrier."""
+        shadow = self.global_writes.get((tensor.data.ctypes.data, tensor.data.size, tensor.data.itemsize))
+        if shadow is None:
+            return
+        writer = shadow.warp[at]
+        rows = G.sh.row_of[threads]
+        bad = (shadow.block[at] == self._block_number()) & (writer != threads // WARP) & (shadow.clock[at] > G.sh.vc[rows, writer])
+        if bad.any():
+            first = int(np.asarray(at)[bad].min())
+            warp = int(shadow.warp[first])
+            G.report("race-global", f"{G.cta.role([warp])} wrote element {first} of {tensor.name}, unordered with this read", site, int(shadow.site[first]))
+
+    def _block_number(self) -> int:
+        x, y, z = self._block
+        return 1 + (x + 4096 * (y + 512 * z)) % (2**31 - 2)
+
+
+class _GlobalShadow:
+    """Last plain writer of every element of a tensor: block, warp, epoch, place."""
+
+    def __init__(self, n: int) -> None:
+        self.block, self.clock, self.site = (np.zeros(n, np.int32) for _ in range(3))
+        self.warp = np.zeros(n, np.int16)
 
 
 def _clusters(size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
@@ -283,6 +309,9 @@ def _clusters(size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequ
 
 
 def _hang(live: list[tuple[Gang, Any]], kind: str) -> None:
+    """Files what every gang waits for, and wgmmas that some warps of a warpgroup never issue."""
+    for cta in {id(g.cta): g.cta for g, _ in live}.values():
+        _incomplete(cta)
     for g, _ in live:
         g.report(kind, f"{g.cta.role(g.warp_list)} wait for {g.wait.text()}", g.wait.site)
 
@@ -298,10 +327,17 @@ def _exit_checks(cta: Machine) -> None:
     for (kind, _), (ops, _) in cta.groups.items():
         for o in ops:
             cta.report("exit", f"the block exits without waiting for a {o.what} ({kind} group)", o.site)
+    _incomplete(cta)
     for bar in cta.bars.values():
         if bar.tx or bar.pending != bar.count:
             cta.report("exit-barrier", f"left unbalanced: {bar}", next(iter(bar.arrivals), -1))
     _register_checks(cta)
+
+
+def _incomplete(cta: Machine) -> None:
+    for wg, core in cta.tensor.items():
+        for o in list(core.ops)[:1]:
+            cta.report("divergence", f"only {cta.role(sorted(o.parts))} of warpgroup {wg} issue this wgmma", o.site)
 
 
 def _register_checks(cta: Machine) -> None:

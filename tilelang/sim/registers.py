@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.machine import Local, Pointer
+from tilelang.sim.memory import view_rows
+from tilelang.sim.report import SimUnsupported
 
 __all__ = ["local_view"]
 
@@ -15,8 +17,14 @@ __all__ = ["local_view"]
 class _Alias(Local):
     """A part of a register array under the same element type: shares its memory and its bookkeeping."""
 
-    def __init__(self, base: Local, a: np.ndarray, name: str) -> None:
+    def __init__(self, base: Local, a: Any, name: str) -> None:
         self.name, self.dtype, self.a, self._base = name, a.dtype, a, base
+
+        base.mark(slice(None))  # arrays with views are not checked for elements that nobody wrote
+        self.filled = True
+
+    def mark(self, index: Any) -> None:
+        """Views take no part in it."""
 
     @property
     def touched(self) -> int:  # type: ignore[override]
@@ -49,12 +57,13 @@ def local_view(pointer: Pointer, dtype: np.dtype, offset: Any, n: int, name: str
         return _Alias(base, rows.view(dtype), name)
     if size < have:  # elements inside registers: split the last axis
         ratio = have // size
-        parts = np.ascontiguousarray(base.a)
-        if parts is not base.a:
-            raise NotImplementedError(f"{name}: a view of a view of registers with another width")
+        if not isinstance(base.a, np.ndarray) or not base.a.flags.c_contiguous:
+            raise SimUnsupported(f"{name}: a view of a view of registers with another width")
         split = base.a.view(dtype).reshape(len(base.a), -1, ratio)  # [register, thread, part]
         return _Strided(base, split, first // size, n, name)
-    raise NotImplementedError(f"{name}: a wide view ({dtype}) of narrow registers ({base.dtype} {base.name}); declare the wide array and view it narrowly")
+    if isinstance(base.a, _Rows):
+        raise SimUnsupported(f"{name}: a view of a view of registers with another width")
+    return _Packed(base, first // have, n, dtype, name)
 
 
 class _Rows:
@@ -90,9 +99,38 @@ class _Rows:
         self.split[i, cols, part] = value
 
 
+class _WideRows:
+    """Makes groups of narrow `[element, thread]` rows look like wide ones."""
+
+    def __init__(self, rows: np.ndarray, first: int, n: int, dtype: np.dtype) -> None:
+        self.rows, self.first, self.n, self.dtype = rows, first, n, dtype
+        self.ratio = dtype.itemsize // rows.itemsize
+
+    def __len__(self) -> int:
+        return self.n
+
+    def _wide(self) -> np.ndarray:
+        part = self.rows[self.first : self.first + self.n * self.ratio]
+        return view_rows(part, self.dtype)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return self._wide()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        wide = self._wide()
+        wide[index] = value
+        self.rows[self.first : self.first + self.n * self.ratio] = view_rows(wide, self.rows.dtype)
+
+
+class _Packed(_Alias):
+    """Wide registers made of narrow elements."""
+
+    def __init__(self, base: Local, first: int, n: int, dtype: np.dtype, name: str) -> None:
+        super().__init__(base, _WideRows(base.a, first, n, dtype), name)
+
+
 class _Strided(_Alias):
     """Narrow elements packed in wider registers."""
 
     def __init__(self, base: Local, split: np.ndarray, first: int, n: int, name: str) -> None:
-        super().__init__(base, split, name)
-        self.a = _Rows(split, first, n)  # type: ignore[assignment]
+        super().__init__(base, _Rows(split, first, n), name)

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Clocks", "Shadow", "join"]
+__all__ = ["ALL_LANES", "WARP", "Clocks", "Shadow", "join"]
 
 WARP = 32
 SEVERAL = -2  # lane of a granule that several lanes of a warp have read
 COLLECTIVE = -1  # lane of an access by the warp as a whole, or by an asynchronous operation
 Part = dict[int, dict[int, int]]  # warp -> {lanes (bit mask): epoch}
-_ALL_LANES = (1 << WARP) - 1
+ALL_LANES = (1 << WARP) - 1
 
 
 class Clocks:
@@ -134,7 +134,7 @@ class Shadow:
             _merge_part(part, self.part.get(row, {}))
             np.maximum(vc, self.vc[row], out=vc)
             np.maximum(av, self.av[row], out=av)
-        mask = _ALL_LANES if lanes is None else int(np.bitwise_or.reduce(np.left_shift(1, lanes - w * WARP)))
+        mask = ALL_LANES if lanes is None else int(np.bitwise_or.reduce(np.left_shift(1, lanes - w * WARP)))
         if self.seg_lanes[w] & ~mask:
             _merge_part(part, {w: {mask: int(self.clk[w])}})
         else:
@@ -213,6 +213,8 @@ class Shadow:
 
     def _covered(self, bad: np.ndarray, rows: Any, agents: np.ndarray, clocks: np.ndarray, lanes: np.ndarray) -> None:
         """Clears `bad` where a release by single lanes covers the access."""
+        if isinstance(rows, np.ndarray) and not any(self.part.values()):
+            return
         for i in np.flatnonzero(bad).tolist():
             row = int(rows[i]) if isinstance(rows, np.ndarray) else rows
             part = self.part.get(row, {}) if isinstance(row, int) else row
@@ -261,13 +263,7 @@ class Shadow:
         late = self.r_clock[g] > self.vc[rows]
         at = np.arange(len(g))
         late[at, who] &= ~((self.r_lane[g, who] == lane) & (lane >= 0))
-        if late.any():
-            bad, first = late.any(1), late.argmax(1)
-            lanes = np.where(first < self.nw, self.r_lane[g, np.minimum(first, self.nw - 1)], COLLECTIVE)
-            if (late[bad].sum(1) == 1).all():
-                self._covered(bad, rows, first, self.r_clock[g, first], lanes)
-            if bad.any():
-                self._file("race-rw", bad, g, who, site, "read", lambda i: first[i], lambda i: self.r_site[g[i], first[i]])
+        self._overtaken(late, g, rows, who, site)
         self.w_agent[g], self.w_clock[g], self.w_async[g], self.w_site[g] = who, clock, False, site
         self.w_atomic[g] = atomic
         self.w_lane[g], self.w_mode[g], self.r_clock[g] = lane, -1, 0
@@ -277,6 +273,20 @@ class Shadow:
         odd = self.r_lane[g, who] != lane
         if odd.any():
             self.r_lane[g[odd], who[odd]] = SEVERAL
+
+    def _overtaken(self, late: np.ndarray, g: np.ndarray, rows: Any, who: Any, site: int) -> None:
+        """Files reads (`late[granule, agent]`) that a write does not come after, unless a release by their lanes covers them."""
+        if not late.any():
+            return
+        at, agents = np.nonzero(late)
+        lanes = np.where(agents < self.nw, self.r_lane[g[at], np.minimum(agents, self.nw - 1)], COLLECTIVE)
+        open_ = np.ones(len(at), bool)
+        self._covered(open_, rows[at] if isinstance(rows, np.ndarray) else rows, agents, self.r_clock[g[at], agents], lanes)
+        if not open_.any():
+            return
+        bad, first = np.zeros(len(g), bool), np.zeros(len(g), np.int64)
+        bad[at[open_]], first[at[open_]] = True, agents[open_]
+        self._file("race-rw", bad, g, who, site, "read", lambda i: first[i], lambda i: self.r_site[g[i], first[i]])
 
     def touched(self, w: int, lanes: int) -> None:
         self.seg_lanes[w] |= lanes
@@ -305,13 +315,7 @@ class Shadow:
         if self.barrier[g].any():
             self.report("barrier-overwritten", f"{op.what} over a live mbarrier", site)
         late = self.r_clock[g] > past.vc
-        if late.any():
-            bad, first = late.any(1), late.argmax(1)
-            lanes = np.where(first < self.nw, self.r_lane[g, np.minimum(first, self.nw - 1)], COLLECTIVE)
-            if (late[bad].sum(1) == 1).all():
-                self._covered(bad, past.part, first, self.r_clock[g, first], lanes)
-            if bad.any():
-                self._file("race-rw", bad, g, op.agent, site, "read", lambda i: first[i], lambda i: self.r_site[g[i], first[i]])
+        self._overtaken(late, g, past.part, op.agent, site)
         self.w_agent[g], self.w_clock[g], self.w_async[g], self.w_site[g] = op.agent, op.clock, not op.generic, site
         self.w_atomic[g] = False
         self.w_lane[g], self.w_mode[g], self.r_clock[g] = COLLECTIVE, -1 if mode is None else mode, 0
