@@ -291,6 +291,28 @@ def test_a_pinned_shared_operand_that_wgmma_cannot_read_is_copied():
     assert len(notes) == 1
 
 
+def test_a_pinned_tile_that_the_copy_engine_cannot_write_is_loaded_by_threads():
+    with Builder(128, (1,), {"g": ((64, 64), "float16")}) as p:
+        A, B, C = p.shared("A", (64, 64)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))
+        p.op("annotate_layout", {"buffer": A}, layout=row_major((64, 64), 8).dumps())
+        with p.serial(2, 2):
+            p.copy(p.args[0], A)
+            p.copy(p.args[0], B)
+            p.gemm(A, B, C)
+    out, got, _ = laid_out(p.func)
+    ops = [o for o in map(TileOp.from_stmt, walk_list(launches(out)[0].body)) if o]
+    assert [o["dst"].source.name for o in ops if o.name == "copy"] == ["B"] and got["A"] == row_major((64, 64), 8)
+
+
+def test_a_tile_whose_address_escapes_is_plain_rows():
+    with Builder(128) as p:
+        A, B, C = p.shared("A", (64, 64)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))
+        p.emit(tirx.Evaluate(tirx.call_extern("int32", "f", tirx.address_of(A[0, 0]))))
+        p.gemm(A, B, C, clear=True)
+    _, got, notes = laid_out(p.func)
+    assert got["A"] == row_major((64, 64)) and len(notes) == 1 and "A is moved" in notes[0]
+
+
 def test_annotated_swizzle_is_kept():
     with Builder(128) as p:
         A, B, C = p.shared("A", (64, 64)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from tile_programs import Builder, flash_attention_program, gemm_program
+from tile_programs import Builder, flash_attention_program, gemm_program, region
 
 from tilelang.ir.attrs import NOTES
 from tilelang.ir.stmts import launches, walk_list
@@ -101,15 +101,13 @@ def test_a_branch_on_the_thread_index_narrows_the_warps():
     assert planned(p.func)[0] == [("wgmma", 1, 1)]
 
 
-def test_a_tile_at_a_runtime_offset_must_be_aligned():
-    from tile_programs import region
-
-    for step, inst in ((64, "wgmma"), (8, "mma")):
-        with Builder(128) as p:
-            A, B, C = p.shared("A", (64, 256)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))
-            with p.serial(4) as k:
-                p.gemm(region(A, (0, 64), (k * step, 64)), B, C)
-        assert planned(p.func)[0][0][0] == inst
+@pytest.mark.parametrize("start,inst", [(64, "wgmma"), (32, "mma"), (None, "mma")])
+def test_a_tile_inside_a_buffer_must_start_at_whole_boxes(start, inst):
+    with Builder(128) as p:
+        A, B, C = p.shared("A", (64, 256)), p.shared("B", (64, 64)), p.fragment("C", (64, 64))
+        with p.serial(4) as k:
+            p.gemm(region(A, (0, 64), (k * 64 if start is None else start, 64)), B, C)
+    assert planned(p.func)[0][0][0] == inst
 
 
 def test_shape_errors_name_the_line():

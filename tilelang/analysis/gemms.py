@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-
 from tilelang.analysis.copies import bits_of
 from tilelang.ir.attrs import FRAGMENT, SHARED_SCOPES
 from tilelang.ir.stmts import const_int, dtype_of
 from tilelang.ir.tile_ops import TileOp
+from tilelang.layout.swizzle import best_swizzle
 from tilelang.target.arch import Arch
 from tilelang.target.operands import (
     MMA_M,
@@ -128,26 +127,19 @@ def _operand_obstacle(op: TileOp, shape: GemmShape) -> str | None:
 
 
 def _tile_obstacle(region: Any, bits: int) -> str | None:
-    """Descriptors address tiles that start at 8 rows and at whole boxes of the widest swizzle."""
+    """Descriptors address tiles that start at whole groups of 8 rows and at whole boxes of the widest swizzle."""
     buffer = region.source
     if buffer.ty.storage_scope not in SHARED_SCOPES:
         return None
     cols = const_int(buffer.ty.shape[-1])
     if cols is None or cols * bits % 128:
         return f"rows of {buffer.name} are no multiple of 16 bytes"
-    steps = (8, WGMMA_K_BITS // bits)
-    for (start, extent, size), step in zip(tile_region(region), steps, strict=True):
-        if extent == size or _multiple(start, step):
-            continue
-        return f"the tile of {buffer.name} starts at {start}, not provably a multiple of {step}"
+    steps = (8, best_swizzle(cols, bits) * 8 // bits)
+    for (start, _, _), step in zip(tile_region(region), steps, strict=True):
+        known = const_int(start)
+        if known is None or known % step:
+            return f"the tile of {buffer.name} starts at {start}, no constant multiple of {step}"
     return None
-
-
-def _multiple(value: Any, step: int) -> bool:
-    known = const_int(value)
-    if known is not None:
-        return known % step == 0
-    return tvm.sym.Analyzer().can_prove(tvm.tirx.floormod(value, step) == 0)
 
 
 def _wgmma_split(op: TileOp, shape: GemmShape, groups: int) -> GemmPlan | str:

@@ -20,11 +20,14 @@ from tvm import tirx
 from tilelang.analysis.layouts import Solution, extract, solve
 from tilelang.analysis.layouts.errors import AnnotatedLayoutsDisagree
 from tilelang.analysis.layouts.extract import is_nest
-from tilelang.analysis.layouts.program import Program
+from tilelang.analysis.layouts.program import Program, Tile
+from tilelang.analysis.layouts.rules import engine_layouts
 from tilelang.analysis.layouts.solve import PinnedConflict
 from tilelang.ir.attrs import LAYOUT, LOOP_ID, LOOP_LAYOUT, NOTES
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies
-from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, rebuild, shape_of, walk_list, with_bodies
+from tilelang.ir.tile_ops import TileOp, make_tile_op
+from tilelang.layout import loads
+from tilelang.layout.dtypes import bits_of
 from tilelang.support.diagnostics import Note, SourceSpan
 from tilelang.target.arch import Arch
 from tilelang.transform.expand_elementwise import expand_elementwise
@@ -50,7 +53,28 @@ def infer_layouts(func: Any, arch: Arch) -> Any:
 
 def prepare(func: Any) -> Any:
     """The function with operands staged and elementwise ops as nests: what inference reads."""
-    return expand_elementwise(stage_operands(func))
+    return expand_elementwise(stage_operands(map_kernels(func, _heed_pins)))
+
+
+def _heed_pins(kernel: Kernel) -> Kernel:
+    """Copies of tiles that the user pinned to what the copy engine cannot write become loops."""
+    ops = [op for op in map(TileOp.from_stmt, walk_list(kernel.body)) if op is not None]
+    pins = {op["buffer"].source.name: loads(op.attrs["layout"]) for op in ops if op.name == "annotate_layout"}
+    if not pins:
+        return kernel
+
+    def heed(stmt: Any) -> Any:
+        op = TileOp.from_stmt(stmt)
+        if op is None or op.name != "copy" or op.attrs["via"] not in ("tma_load", "tma_store"):
+            return stmt
+        buffer = op["dst" if op.attrs["via"] == "tma_load" else "src"].source
+        pin = pins.get(buffer.name)
+        tile = Tile(buffer.name, shape_of(buffer), bits_of(dtype_of(buffer)), "shared")
+        if pin is None or any(pin.canonical == x.canonical for x in engine_layouts(tile)):
+            return stmt
+        return make_tile_op("copy", dict(op.operands), {**op.attrs, "via": "loop"}, op.span)
+
+    return kernel.with_body(rebuild(kernel.body, heed))
 
 
 def solve_kernel(kernel: Kernel) -> tuple[Program, Solution]:

@@ -81,6 +81,8 @@ class Relayout:
 
 Known = dict[str, Proposal]
 
+_PROHIBITIVE = 1 << 40  # more than any amount of data movement
+
 
 def _attempt(var: str, make: Callable[[], AnyLayout], why: str, place: str, parents: tuple[str, ...]) -> list[Proposal]:
     try:
@@ -102,6 +104,7 @@ class Demand:
     operand: str = ""
     rmw: bool = False
     soft: bool = False
+    rigid: bool = False  # nothing can be moved for this use; only the user's own layout overrules it
 
     @property
     def vars(self) -> tuple[str, ...]:
@@ -115,6 +118,8 @@ class Demand:
         if any(home.canonical == a.canonical for a in self.accept):
             return 0, []
         want = self.accept[0]
+        if self.rigid:
+            return _PROHIBITIVE, []
         if want.axes == ("addr",):
             kind, regs = "shared", -(-math.prod(want.shape) // (WARP * self.warps))
             if self.soft:  # a preference only: what it costs to do without shows in the accesses

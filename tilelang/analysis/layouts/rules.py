@@ -22,7 +22,7 @@ from tilelang.layout import AnyLayout, SharedTile, row_major
 from tilelang.layout import operands as hw
 from tilelang.layout.swizzle import legal_swizzles, stacked
 
-__all__ = ["box_layouts", "rules_of", "rules_parallel"]
+__all__ = ["box_layouts", "engine_layouts", "rules_of", "rules_parallel"]
 
 
 def box_layouts(tile: Tile) -> list[AnyLayout]:
@@ -49,13 +49,16 @@ def _everywhere(op: Everywhere) -> list[Edge]:
     return [Uniform(a.tile, a.map, a.write, op.place, op.warps, op.key, op.threads) for a in op.accesses]
 
 
-def _transfer(op: Transfer) -> list[Edge]:
-    """The copy engine writes boxes, or whole row-major rows."""
-    tile = op.tile
+def engine_layouts(tile: Tile) -> list[AnyLayout]:
+    """The layouts of a shared tile that the copy engine can write: boxes, or whole row-major rows."""
     tiles: list[AnyLayout] = box_layouts(tile)
-    plain = row_major(tile.shape)
     if len(tile.shape) < 2 or SharedTile(*tile.shape[-2:], tile.bits, 0).tma_legal:
-        tiles.append(plain)
+        tiles.append(row_major(tile.shape))
+    return tiles
+
+
+def _transfer(op: Transfer) -> list[Edge]:
+    tile, tiles = op.tile, engine_layouts(op.tile)
     why = "boxes of the copy engine" if len(tile.shape) > 1 else "one row of the copy engine"
     return [Demand(tile.name, tuple(tiles), why, op.place, op.warps, op.key, "tile", soft=True)] if tiles else []
 
@@ -69,9 +72,8 @@ def _matrix_store(op: MatrixStore) -> list[Edge]:
 
 
 def _raw(op: RawUse) -> list[Edge]:
-    return [
-        Demand(op.tile.name, (row_major(op.tile.shape),), "its address is used", op.place, op.warps, op.key, "tile")
-    ]
+    plain, why = row_major(op.tile.shape), "it is addressed as plain rows"
+    return [Demand(op.tile.name, (plain,), why, op.place, op.warps, op.key, "tile", rigid=True)]
 
 
 def _reduce(op: Reduce) -> list[Edge]:
