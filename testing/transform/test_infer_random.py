@@ -37,7 +37,7 @@ def programs(draw):
         shared = p.shared("s", (rows, cols), "float32")
         p.copy(p.args[0], tiles[0])
         for _ in range(draw(st.integers(1, 5))):
-            _emit(draw, p, tiles, by_row, by_col, shared, rows, cols)
+            emit_statement(draw, p, tiles, by_row, by_col, shared, rows, cols)
         if with_gemm:
             acc, a, s = p.fragment("acc", (64, 40)), p.fragment("a", (64, 32), "float16"), p.fragment("sum", (64,))
             p.gemm(a, p.shared("b", (32, 40)), acc, policy=draw(st.sampled_from(["square", "full_row"])))
@@ -46,7 +46,7 @@ def programs(draw):
     return p.func
 
 
-def _emit(draw, p, tiles, by_row, by_col, shared, rows, cols):
+def emit_statement(draw, p, tiles, by_row, by_col, shared, rows, cols):
     a, b = draw(st.sampled_from(tiles)), draw(st.sampled_from(tiles))
     r, c = draw(st.sampled_from(by_row)), draw(st.sampled_from(by_col))
     both = (rows, cols)
