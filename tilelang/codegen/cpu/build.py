@@ -57,7 +57,7 @@ def build_cpu(func: tirx.PrimFunc, poison: bool = False) -> CpuModule:
 class CpuModule:
     """A tile program that runs here.
 
-    Calling it takes tensors (anything with DLPack, and numpy arrays also of ml_dtypes' types) and scalars in the order of
+    Calling it takes tensors (anything with DLPack, numpy arrays also of ml_dtypes types) and scalars in the order of
     the parameters, writes outputs in place and returns None."""
 
     def __init__(self, func: tirx.PrimFunc, poison: bool = False) -> None:

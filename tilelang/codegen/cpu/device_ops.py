@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tilelang.codegen.cpu.errors import CpuUnsupported
 from tilelang.codegen.cpu.llvm_helpers import HELPERS, maximum_nan
 from tilelang.ir.device_ops import DeviceOp
 
@@ -23,7 +24,7 @@ _NOTHING = frozenset(
 
 
 def lower_device_op(op: DeviceOp) -> Any:
-    """The expression that stands for an op; None when it does nothing. Raises NotImplementedError."""
+    """The expression that stands for an op; None when it does nothing. Raises CpuUnsupported."""
     if op.name in _NOTHING:
         return None
     if op.name in _MATH:
@@ -34,7 +35,7 @@ def lower_device_op(op: DeviceOp) -> Any:
         return _extern(op, f"tl_atomic_exch_{op.statics['dtype']}")
     if op.name.startswith("atomic_"):
         return _extern(op, f"tl_{op.name}_{op.statics.get('dtype')}")
-    raise NotImplementedError(f"T operation {op.name} has no meaning on the cpu target")
+    raise CpuUnsupported(what=f"device operation {op.name}")
 
 
 def _pointer(op: DeviceOp) -> Any:
@@ -44,7 +45,7 @@ def _pointer(op: DeviceOp) -> Any:
 
 def _extern(op: DeviceOp, name: str) -> Any:
     if name not in HELPERS:
-        raise NotImplementedError(f"{op.name} of {op.statics.get('dtype')} on the cpu target")
+        raise CpuUnsupported(what=f"{op.name} of {op.statics.get('dtype')}")
     return tirx.call_extern(str(op.statics["dtype"]), name, *op.operands.values())
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import ir, sym, tirx
 
+from tilelang.codegen.cpu.errors import TileOpMisfit
 from tilelang.codegen.cpu.loops import arith_dtype, cast, i32, loop, nest
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of
 from tilelang.ir.tile_ops import TileOp
@@ -23,18 +24,18 @@ COLS = (16, 8, 4, 2, 1)
 
 
 def expand_gemm(op: TileOp, analyzer: sym.Analyzer, alloc: Callable[[tuple[int, ...], str, str], Any]) -> Any:
-    """The loops of one gemm. Raises ValueError for shapes or types that do not fit."""
+    """The loops of one gemm. Raises TileOpMisfit."""
     a, b, c = (_Matrix(op[k], analyzer, k) for k in "abc")
     m, n = c.rows, c.cols
     k = a.rows if op.attrs["trans_a"] else a.cols
     if (a.cols if op.attrs["trans_a"] else a.rows) != m:
-        raise ValueError(f"gemm: op(a) has {a.rows}x{a.cols}, c has {m} rows")
+        raise TileOpMisfit(op="gemm", why=f"op(a) is {a.rows}x{a.cols}, c has {m} rows")
     if (b.rows, b.cols) != ((n, k) if op.attrs["trans_b"] else (k, n)):
-        raise ValueError(f"gemm: b is {b.rows}x{b.cols}, wanted k={k}, n={n}")
+        raise TileOpMisfit(op="gemm", why=f"b is {b.rows}x{b.cols}, wanted k={k}, n={n}")
     dtype = arith_dtype(c.dtype)
     for x in (a, b):
         if ("int" in x.dtype) != ("int" in dtype):
-            raise ValueError(f"gemm of {a.dtype} and {b.dtype} into {c.dtype}")
+            raise TileOpMisfit(op="gemm", why=f"{a.dtype} times {b.dtype} into {c.dtype}")
     pack_a = alloc((m, k), dtype, "gemm_a")
     pack_b = alloc((k, n), dtype, "gemm_b")
     rows, cols = next(r for r in ROWS if m % r == 0), next(x for x in COLS if n % x == 0)
@@ -59,7 +60,7 @@ class _Matrix:
         self.mins = [analyzer.simplify(r.min) for r in region.region]
         extents = [const_int(analyzer.simplify(r.extent)) for r in region.region]
         if len(extents) < 2 or any(e is None for e in extents) or any(e != 1 for e in extents[:-2]):
-            raise ValueError(f"gemm operand {name} must be a matrix of static size, got extents {extents}")
+            raise TileOpMisfit(op="gemm", why=f"{name} must be a matrix of static size, got extents {extents}")
         self.rows: int = extents[-2] or 0
         self.cols: int = extents[-1] or 0
         self.dtype = dtype_of(self.buffer)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm import ir, tirx
 
+from tilelang.codegen.cpu.errors import CpuUnsupported
 from tilelang.codegen.cpu.loops import cast, i32
 from tilelang.ir import walk
 from tilelang.ir.device_ops import DeviceOp
@@ -43,7 +44,7 @@ def exchange(expr: Any, threads: _Threads, mask: _Mask | None, before: list[Any]
         if op.name in _FOLDS or op.name.startswith("redux_"):
             return _fold(op, threads, mask, before)
         if op.name in ("activemask", "uniform"):
-            raise NotImplementedError(f"{op.name} has no meaning on the cpu target")
+            raise CpuUnsupported(what=op.name)
         return node
 
     return walk.rewrite(expr, {ir.Call: call})

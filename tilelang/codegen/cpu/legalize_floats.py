@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 from tvm import ir, tirx
 
+from tilelang.codegen.cpu.errors import CpuUnsupported
 from tilelang.codegen.cpu.llvm_helpers import FLOAT_FORMATS, HELPERS, decode, encode, helper_texts
 from tilelang.codegen.cpu.loops import is_narrow_float, twin
 from tilelang.ir import walk
@@ -32,7 +33,7 @@ _ROUNDED = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorMod)
 
 
 def legalize_floats(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function with narrow floats as bits. Raises NotImplementedError for formats without a conversion."""
+    """The function with narrow floats as bits. Raises CpuUnsupported for formats without a conversion."""
     legal = _Legalizer()
     params = [p for p in func.params if walk.is_buffer(p) and is_narrow_float(dtype_of(p))]
     body = walk.rewrite(func.body, legal.rules)
@@ -78,7 +79,7 @@ class _Legalizer:
         if not is_narrow_float(dtype):
             return False
         if dtype not in FLOAT_FORMATS:
-            raise NotImplementedError(f"the cpu target cannot compute with {dtype}")
+            raise CpuUnsupported(what=f"type {dtype}")
         return True
 
     def round(self, value: Any, dtype: str) -> Any:

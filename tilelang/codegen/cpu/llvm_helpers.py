@@ -2,8 +2,8 @@
 """Functions written in LLVM's language, linked into a program that calls them and inlined there.
 
 They say what TIR cannot: conversions of narrow floats (as expressions these mention their argument several times, and
-nested ones would grow without bound), NaN-aware extrema, atomics. `helper_texts` gives the definitions of the names that
-a program calls.
+nested ones would grow without bound), NaN-aware extrema, atomics. `helper_texts` gives the definitions of the names
+that a program calls.
 
 Conversions round to nearest even. What is too large becomes infinity, in float8_e4m3fn (which has none) the largest
 number, as CUDA's conversion does; NaN stays NaN. bfloat16 values are passed as float32.

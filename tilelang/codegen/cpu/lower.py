@@ -18,6 +18,7 @@ from typing import Any
 from tvm import ir, sym, tirx
 
 from tilelang.codegen.cpu.device_ops import lower_device_op
+from tilelang.codegen.cpu.errors import CpuUnsupported, blame
 from tilelang.codegen.cpu.legalize_floats import legalize_floats
 from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
 from tilelang.codegen.cpu.threads import serialize_threads
@@ -33,8 +34,8 @@ __all__ = ["lower_to_cpu"]
 def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
     """The loops of a tile program.
 
-    With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test sees
-    reads of memory that the program never wrote. Raises NotImplementedError for what the cpu target cannot run."""
+    With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test
+    sees reads of memory that the program never wrote. Raises CpuUnsupported and TileOpMisfit."""
     func = _unaligned(func)
     body = as_stmt(_lower_host(as_list(func.body), poison))
     return legalize_floats(func.with_body(body))
@@ -109,7 +110,11 @@ class _Block:
         self._scratch: dict[tuple[Any, ...], Any] = {}
 
     def list(self, stmts: Iterable[Any]) -> list[Any]:
-        return [s for stmt in stmts for s in as_list(walk.with_span(self.stmt(stmt), stmt.span))]
+        out: list[Any] = []
+        for stmt in stmts:
+            with blame(stmt):
+                out += as_list(walk.with_span(self.stmt(stmt), stmt.span))
+        return out
 
     def body(self, stmt: Any) -> Any:
         return as_stmt(self.list(as_list(stmt)))
@@ -121,7 +126,7 @@ class _Block:
             return expand_tile_op(TileOp(op.row, operands, op.attrs, op.span), self.analyzer, self.scratch)
         lower = _STMTS.get(type(stmt))
         if lower is None:
-            raise NotImplementedError(f"the cpu target does not lower {type(stmt).__name__}")
+            raise CpuUnsupported(what=f"a {type(stmt).__name__} statement", span=stmt.span)
         return lower(self, stmt)
 
     def scratch(self, shape: tuple[int, ...], dtype: str, name: str) -> Any:
@@ -183,7 +188,7 @@ class _Block:
     def _alloc(self, stmt: Any) -> Any:
         buffer = stmt.buffer
         if buffer.ty.storage_scope == attrs.BARRIER_SCOPE:
-            raise NotImplementedError("explicit barriers (T.alloc_barrier) have no meaning on the cpu target")
+            raise CpuUnsupported(what="a barrier of one's own (T.alloc_barrier)")
         self.buffers.append(buffer)
         if not self.poison:
             return tirx.Evaluate(0)

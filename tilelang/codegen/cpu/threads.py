@@ -20,6 +20,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tilelang.codegen.cpu.errors import CpuUnsupported, blame
 from tilelang.codegen.cpu.lanes import exchange
 from tilelang.codegen.cpu.loops import i32, loop
 from tilelang.codegen.cpu.varying import Varying, is_block_level
@@ -30,7 +31,7 @@ __all__ = ["serialize_threads"]
 
 
 def serialize_threads(kernel: Kernel) -> Kernel:
-    """The launch without threadIdx. Raises NotImplementedError where the cpu target cannot tell what a thread does."""
+    """The launch without threadIdx. Raises CpuUnsupported where the cpu target cannot tell what a thread does."""
     varying = Varying(kernel)
     if not varying.any:
         return kernel
@@ -145,15 +146,16 @@ class _Threads:
     def list(self, stmts: Iterable[Any], mask: _Mask | None) -> list[Any]:
         out: list[Any] = []
         for stmt in stmts:
-            out += [walk.with_span(s, stmt.span) for s in self.stmt(stmt, mask)]
+            with blame(stmt):
+                out += [walk.with_span(s, stmt.span) for s in self.stmt(stmt, mask)]
         return out
 
     def stmt(self, stmt: Any, mask: _Mask | None) -> list[Any]:
+        if isinstance(stmt, tirx.AllocBuffer):
+            return [] if stmt.buffer in self.varying.buffers else [stmt]
         if is_block_level(stmt):
             self.varying.require_uniform(stmt)
-            if mask is None or isinstance(stmt, tirx.AllocBuffer | tirx.DeclBuffer):
-                return [stmt]
-            return self.someone(mask, [stmt])
+            return [stmt] if mask is None or isinstance(stmt, tirx.DeclBuffer) else self.someone(mask, [stmt])
         match stmt:
             case tirx.IfThenElse():
                 return self.branch(stmt, mask)
@@ -166,7 +168,7 @@ class _Threads:
             case tirx.Break() | tirx.Continue():
                 return self.leave(stmt, mask)
             case tirx.Return():
-                raise NotImplementedError("return from a kernel on the cpu target, where threads differ")
+                raise CpuUnsupported(what="a return of some threads")
             case _:
                 return self.leaf(stmt, mask)
 
@@ -193,7 +195,7 @@ class _Threads:
             condition = ready(stmt.condition)
             check = self.each(mask, lambda t: tirx.AssertStmt(stmt.kind, self.at(condition, t), stmt.message_parts))
             return [*before, check]
-        raise NotImplementedError(f"{type(stmt).__name__} where threads differ")
+        raise CpuUnsupported(what=f"a {type(stmt).__name__} statement that differs between threads")
 
     def store(self, buffer: Any, value: Any, indices: list[Any], mask: _Mask | None) -> list[Any]:
         if buffer in self.varying.buffers:
@@ -250,7 +252,7 @@ class _Threads:
             )
             return [*([enter] if enter is not None else []), looped]
         if stmt.step is not None:
-            raise NotImplementedError("a step other than 1 in a loop whose trips differ between threads")
+            raise CpuUnsupported(what="a step other than 1 in a loop whose trips differ between threads")
         index, stop = self.slot(stmt.loop_var), self.alloc((), str(stmt.loop_var.ty.dtype), "stop")
         self.varying.vars.add(stmt.loop_var)
 
@@ -301,7 +303,7 @@ class _Threads:
         if mask is None:
             return [stmt]
         if not self.loops:
-            raise NotImplementedError("break or continue outside of a loop whose threads differ")
+            raise CpuUnsupported(what="break or continue in this place")
         current = self.loops[-1]
         masks: list[_Mask] = []
         at: _Mask | None = mask

@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import sym, tirx
 
+from tilelang.codegen.cpu.errors import CpuUnsupported, TileOpMisfit
 from tilelang.codegen.cpu.gemm import expand_gemm
 from tilelang.codegen.cpu.loops import ClippedRegion, arith_dtype, cast, clip, nest
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of
@@ -23,10 +24,11 @@ Alloc = Callable[[tuple[int, ...], str, str], Any]
 
 
 def expand_tile_op(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
-    """The loops of a tile op. `alloc(shape, dtype, name)` gives block-local scratch. Raises NotImplementedError."""
+    """The loops of a tile op. `alloc(shape, dtype, name)` gives block-local scratch. Raises CpuUnsupported
+    and TileOpMisfit."""
     expand = _EXPAND.get(op.name)
     if expand is None:
-        raise NotImplementedError(f"the cpu target has no meaning for tile op {op.name!r}")
+        raise CpuUnsupported(what=f"tile op {op.name}")
     return expand(op, analyzer, alloc)
 
 
@@ -39,6 +41,10 @@ def _same_sizes(a: ClippedRegion, b: ClippedRegion, analyzer: sym.Analyzer) -> b
     return len(a.sizes) == len(b.sizes) and all(
         analyzer.can_prove_equal(x, y) for x, y in zip(a.sizes, b.sizes, strict=True)
     )
+
+
+def _sizes(region: ClippedRegion) -> str:
+    return "x".join(str(e) for e in region.extents)
 
 
 def _guarded(region: ClippedRegion, stmt: Any) -> Any:
@@ -56,7 +62,7 @@ def _both(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
 def _copy(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
     src, dst = clip(op["src"], analyzer), clip(op["dst"], analyzer)
     if not _same_sizes(src, dst, analyzer):
-        raise ValueError(f"copy of unequal regions: {[str(e) for e in src.sizes]} to {[str(e) for e in dst.sizes]}")
+        raise TileOpMisfit(op="copy", why=f"{_sizes(src)} elements do not fit {_sizes(dst)}")
     dtype = dtype_of(dst.buffer)
     move = _guarded(
         src,
@@ -126,7 +132,7 @@ def _fold(kind: str, dtype: str, nan_propagate: bool) -> tuple[Any, Callable[[An
         case "bitxor":
             return zero, lambda acc, x: tirx.NE(acc, x) if dtype == "bool" else acc ^ x
         case _:
-            raise NotImplementedError(f"reduce kind {kind!r}")
+            raise CpuUnsupported(what=f"a reduction of kind {kind!r}")
 
 
 def _abs(x: Any, dtype: str) -> Any:
@@ -143,9 +149,7 @@ def _reduce(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
     acc = alloc((1,), acc_dtype, "acc")
     kept = [i for i, d in enumerate(src.dims) if d != dim]
     if len(kept) != len(dst.dims):
-        raise ValueError(
-            f"reduce along {dim}: {list(map(str, src.extents))} does not fold to {list(map(str, dst.extents))}"
-        )
+        raise TileOpMisfit(op="reduce", why=f"{_sizes(src)} folded along {dim} does not fit {_sizes(dst)}")
 
     def element(v: list[Any]) -> Any:
         start = identity if op.attrs["clear"] else cast(acc_dtype, dst.load(v))
@@ -174,7 +178,7 @@ def _reduce(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
 def _cumulate(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
     src, dst = clip(op["src"], analyzer), clip(op["dst"], analyzer)
     if not (src.whole and dst.whole) or not _same_sizes(src, dst, analyzer):
-        raise NotImplementedError("cumulate needs equal regions inside their buffers")
+        raise TileOpMisfit(op="cumulate", why="the regions must be equal and inside their buffers")
     dim = op.attrs["dim"] % len(src.mins)
     dtype = dtype_of(dst.buffer)
     acc_dtype = arith_dtype(dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.codegen.cpu.errors import CpuUnsupported
 from tilelang.ir import attrs, walk
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, as_list
@@ -81,13 +82,11 @@ class Varying:
         return False
 
     def require_uniform(self, stmt: Any) -> None:
-        """Raises NotImplementedError when a tile op or T.Parallel nest depends on a thread."""
+        """Raises CpuUnsupported when a tile op or T.Parallel nest depends on a thread."""
         bad = [v.name for v in walk.collect(stmt, ir.Var, lambda v: v in self.vars or v in self.buffers)]
         if bad:
             what = "a tile operation" if TileOp.from_stmt(stmt) is not None else "a T.Parallel loop"
-            raise NotImplementedError(
-                f"{what} that depends on {bad[0]}, which differs between threads, on the cpu target"
-            )
+            raise CpuUnsupported(what=f"{what} that depends on {bad[0]}, which differs between threads,")
 
     # Analysis.
 
@@ -97,6 +96,7 @@ class Varying:
 
     def _visit(self, stmt: Any, divergent: bool) -> None:
         if is_block_level(stmt):
+            self.any |= not isinstance(stmt, tirx.AllocBuffer) and walk.mentions(stmt, self.vars | self.buffers)
             return
         match stmt:
             case tirx.IfThenElse():
