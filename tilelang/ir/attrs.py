@@ -7,6 +7,7 @@ __all__ = [
     "ASYNC_COPY",
     "BARRIER_SCOPE",
     "CLUSTER_DIMS",
+    "COMPILE_FLAGS",
     "COALESCED_WIDTH",
     "DEVICE_OP_PREFIX",
     "FRAGMENT",
@@ -17,9 +18,11 @@ __all__ = [
     "LOOP_LAYOUT",
     "MIN_BLOCKS",
     "NOTES",
+    "NUM_OUTPUTS",
     "NUM_STAGES",
     "OFFSET",
     "PARALLEL",
+    "PASS_CONFIGS",
     "PIPELINE_ORDER",
     "PIPELINE_STAGE",
     "PRELUDE",
@@ -72,4 +75,7 @@ MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
 CLUSTER_DIMS = "tl.cluster_dims"
 
 # Function attributes.
+COMPILE_FLAGS = "tl.compile_flags"  # list[str], flags of the user's for the CUDA compiler
+NUM_OUTPUTS = "tl.num_outputs"  # int, how many of the last parameters are T.empty tensors that are returned
+PASS_CONFIGS = "tl.pass_configs"  # str, JSON object of pass configs
 PRELUDE = "tl.prelude"  # str, CUDA text of the user's, in front of the kernels

@@ -7,6 +7,9 @@ errors that point at the user's argument. Element types (`T.float16`) are string
 
 from __future__ import annotations
 
+import difflib
+from typing import Any
+
 from tilelang.language.allocate import alloc_fragment, alloc_local, alloc_shared, alloc_var
 from tilelang.language.atomics import (
     atomic_add,
@@ -19,6 +22,25 @@ from tilelang.language.atomics import (
     atomic_or,
     atomic_store,
     atomic_xor,
+)
+from tilelang.language.control import (
+    WarpSpecialize,
+    assume,
+    block_rank_in_cluster,
+    cluster_arrive,
+    cluster_sync,
+    cluster_wait,
+    dec_max_nreg,
+    device_assert,
+    fence_proxy_async,
+    inc_max_nreg,
+    named_barrier_arrive,
+    pdl_sync,
+    pdl_trigger,
+    set_max_nreg,
+    sync_grid,
+    thread_return,
+    ws,
 )
 from tilelang.language.declare import (
     Buffer,
@@ -38,7 +60,9 @@ from tilelang.language.declare import (
     ptr,
     symbolic,
 )
+from tilelang.language.errors import UnsupportedName
 from tilelang.language.kernel import (
+    ClusterKernel,
     Kernel,
     annotate_min_blocks_per_sm,
     get_block_binding,
@@ -119,6 +143,13 @@ from tilelang.language.math import (
     truncdiv,
     truncmod,
 )
+from tilelang.language.options import (
+    annotate_compile_flags,
+    annotate_pass_configs,
+    call_extern,
+    call_pure_extern,
+    import_source,
+)
 from tilelang.language.persistent import Persistent
 from tilelang.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from tilelang.language.tile import (
@@ -138,6 +169,7 @@ from tilelang.language.tile import (
     reduce_min,
     reduce_sum,
 )
+from tilelang.language.views import all_of, any_of, reshape, transpose, view
 from tilelang.language.warps import (
     activemask,
     all_sync,
@@ -168,9 +200,39 @@ globals().update({name: DType(name) for name in DTYPE_NAMES})
 
 _DTYPES = tuple(DTYPE_NAMES)
 
+# Names that users of the language know, which the compiler does not have: what to write instead.
+_AUTOMATIC = "write a T.Pipelined loop with T.copy and T.gemm; the compiler places transfers and barriers"
+_UNSUPPORTED = {
+    **dict.fromkeys(
+        (
+            "alloc_barrier", "alloc_cluster_barrier", "alloc_descriptor", "async_copy", "barrier_arrive",
+            "barrier_wait", "copy_cluster", "cp_async_barrier_noinc", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
+            "mbarrier_expect_tx", "mbarrier_wait_parity", "ptx_commit_group", "ptx_cp_async", "ptx_wait_group",
+            "tma_copy", "tma_store_arrive", "tma_store_wait", "wait_wgmma", "wgmma_gemm",
+        ),
+        _AUTOMATIC,
+    ),
+    "alloc_global": "pass the workspace as a tensor parameter",
+    "make_tensor": "pass the tensor itself",
+    "print": "print on the host, or check with T.device_assert",
+    "gemm_sp": "use T.gemm on the dense matrix",
+    "im2col": "gather the columns in a T.Parallel loop",
+    "PersistentTileScheduler": "use T.Persistent",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _UNSUPPORTED:
+        raise UnsupportedName(name=name, instead=_UNSUPPORTED[name])
+    close = difflib.get_close_matches(name, __all__, 1)
+    hint = f"; did you mean T.{close[0]}?" if close else ""
+    raise AttributeError(f"the language has no T.{name}{hint}")
+
+
 __all__ = [
     "And",
     "Buffer",
+    "ClusterKernel",
     "DType",
     "Fragment",
     "FragmentBuffer",
@@ -192,22 +254,28 @@ __all__ = [
     "Tensor",
     "Unroll",
     "Vectorized",
+    "WarpSpecialize",
     "abs",
     "acos",
     "activemask",
+    "all_of",
     "all_sync",
     "alloc_fragment",
     "alloc_local",
     "alloc_reducer",
     "alloc_shared",
     "alloc_var",
+    "annotate_compile_flags",
     "annotate_l2_hit_ratio",
     "annotate_layout",
     "annotate_min_blocks_per_sm",
+    "annotate_pass_configs",
     "annotate_restrict_buffers",
     "annotate_safe_value",
+    "any_of",
     "any_sync",
     "asin",
+    "assume",
     "atan",
     "atan2",
     "atomic_add",
@@ -226,11 +294,17 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "block_rank_in_cluster",
+    "call_extern",
+    "call_pure_extern",
     "cast",
     "ceil",
     "ceildiv",
     "clamp",
     "clear",
+    "cluster_arrive",
+    "cluster_sync",
+    "cluster_wait",
     "const",
     "copy",
     "copysign",
@@ -238,6 +312,8 @@ __all__ = [
     "cosh",
     "cummax",
     "cumsum",
+    "dec_max_nreg",
+    "device_assert",
     "dyn",
     "dynamic",
     "empty",
@@ -245,6 +321,7 @@ __all__ = [
     "exp",
     "exp10",
     "exp2",
+    "fence_proxy_async",
     "fill",
     "finalize_reducer",
     "floor",
@@ -266,6 +343,8 @@ __all__ = [
     "get_warp_idx_sync",
     "grid",
     "if_then_else",
+    "import_source",
+    "inc_max_nreg",
     "infinity",
     "isfinite",
     "isinf",
@@ -279,7 +358,10 @@ __all__ = [
     "max_value",
     "min",
     "min_value",
+    "named_barrier_arrive",
     "nearbyint",
+    "pdl_sync",
+    "pdl_trigger",
     "popcount",
     "pow",
     "prim_func",
@@ -296,9 +378,11 @@ __all__ = [
     "reducer_init",
     "reducer_update",
     "reinterpret",
+    "reshape",
     "round",
     "rsqrt",
     "serial",
+    "set_max_nreg",
     "shfl_down",
     "shfl_sync",
     "shfl_up",
@@ -310,20 +394,25 @@ __all__ = [
     "sinh",
     "sqrt",
     "symbolic",
+    "sync_grid",
     "sync_threads",
     "sync_warp",
     "tan",
     "tanh",
+    "thread_return",
+    "transpose",
     "trunc",
     "truncdiv",
     "truncmod",
     "unroll",
     "use_swizzle",
     "vectorized",
+    "view",
     "warp_reduce_bitand",
     "warp_reduce_bitor",
     "warp_reduce_max",
     "warp_reduce_min",
     "warp_reduce_sum",
+    "ws",
     *_DTYPES,
 ]

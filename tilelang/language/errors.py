@@ -12,6 +12,7 @@ __all__ = [
     "BadPositive",
     "DuplicateInit",
     "EagerOnly",
+    "FalseAssumption",
     "GemmDtype",
     "GemmOperandRank",
     "GemmOperandScope",
@@ -28,6 +29,9 @@ __all__ = [
     "ReduceShape",
     "StrideRank",
     "StrideStep",
+    "TransposeShape",
+    "UnsupportedName",
+    "ViewSize",
 ]
 
 
@@ -207,3 +211,37 @@ class NotAReducer(UserError, TypeError):
     code = "TL1022"
     message = "T.{function} needs a buffer made by T.alloc_reducer (reducer_update an element of one)"
     help = "allocate it: r = T.alloc_reducer(shape, dtype, op)"
+
+
+class ViewSize(UserError, AssertionError):
+    """A view of another size than its buffer."""
+
+    code = "TL1023"
+    message = "a view of {name} must have its {have} bits, not {want}"
+    help = "choose a shape and an element type with the same product"
+
+
+class TransposeShape(UserError, ValueError):
+    """Operands of a transposition that do not fit."""
+
+    code = "TL1024"
+    message = (
+        "T.transpose of {src} {src_shape} into {dst} {dst_shape}: the destination must be the source's shape reversed"
+    )
+    help = "allocate the destination with the two extents swapped"
+
+
+class FalseAssumption(UserError, ValueError):
+    """T.assume of something that is false."""
+
+    code = "TL1025"
+    message = "T.assume({condition}) does not hold"
+    help = "drop it, or choose sizes for which it holds"
+
+
+class UnsupportedName(UserError, AttributeError):
+    """A name of the language that the compiler does not have."""
+
+    code = "TL1026"
+    message = "T.{name} is not supported yet"
+    help = "{instead}"

@@ -8,11 +8,13 @@ from typing import Any
 from tvm import ir, tirx
 
 from tilelang.ir import attrs
+from tilelang.ir.device_ops import device_op
 from tilelang.language import errors
 from tilelang.tir_builder.builder import Builder, LaunchInfo
 from tilelang.tir_builder.values import as_expr, python_value, static_int
 
 __all__ = [
+    "ClusterKernel",
     "Kernel",
     "annotate_min_blocks_per_sm",
     "current_launch",
@@ -72,7 +74,7 @@ class Kernel:
         self.info = builder.launch = LaunchInfo(blocks, threads, self.grid, self.block)
         builder.launches += 1
         if self.prelude:
-            builder.func_attrs["tl.prelude"] = builder.func_attrs.get("tl.prelude", "") + self.prelude
+            builder.func_attrs[attrs.PRELUDE] = builder.func_attrs.get(attrs.PRELUDE, "") + self.prelude
         if self.cluster_dims is not None:
             self.info.attrs[attrs.CLUSTER_DIMS] = list(self.cluster_dims)
         self.frame = builder.push("kernel")
@@ -97,6 +99,12 @@ class Kernel:
         start = tirx.const(0, str(extent.ty.dtype))
         axis = tirx.IterVar(ir.Range.from_min_extent(start, extent), var, tirx.IterVar.ThreadIndex, tag)
         return tirx.AttrStmt(axis, "thread_extent", extent, body, span=self.span)
+
+
+def ClusterKernel(*grid: Any, cluster_dims: Any, threads: Any = None, prelude: str | None = None) -> Kernel:
+    """A launch whose blocks come in clusters of `cluster_dims` blocks (sm_90)."""
+    dims = cluster_dims if isinstance(cluster_dims, tuple | list) else (cluster_dims,)
+    return Kernel(*grid, threads=threads, prelude=prelude, cluster_dims=dims)
 
 
 def _attr_value(value: Any) -> Any:
@@ -171,10 +179,18 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
 
 
 def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:
-    """A barrier of all threads of the block. The compiler inserts those that it needs by itself."""
-    current_launch("sync_threads")
-    if barrier_id is not None or arrive_count is not None:
-        raise errors.LoopOptions(
-            why="T.sync_threads with a barrier id is not supported yet", instead="use the plain T.sync_threads()"
-        )
-    Builder.current("sync_threads").tile_op("sync_threads", {})
+    """A barrier of all threads of the block. The compiler inserts those that it needs by itself.
+
+    With `barrier_id` and `arrive_count` it is the named barrier of that many threads.
+    """
+    launch = current_launch("sync_threads")
+    builder = Builder.current("sync_threads")
+    if barrier_id is None and arrive_count is None:
+        builder.tile_op("sync_threads", {})
+        return
+    count: Any = arrive_count
+    if count is None:
+        count = 1
+        for extent in launch.block:
+            count = count * extent
+    builder.emit(device_op("bar_sync", as_expr(barrier_id or 0), as_expr(count), span=builder.span))

@@ -17,7 +17,8 @@ __all__ = ["DTYPE_NAMES", "DType", "as_dtype", "cast_to", "dtype_of"]
 
 _PYTHON = {bool: "bool", int: "int32", float: "float32"}
 _ALIASES = {"float": "float32", "int": "int32", "half": "float16", "double": "float64", "long": "int64",
-            "short": "int16", "bool_": "bool", "float8_e4m3": "float8_e4m3fn", "float4_e2m1": "float4_e2m1fn"}  # fmt: skip
+            "short": "int16", "bool_": "bool", "float8_e4m3": "float8_e4m3fn",
+            "float4_e2m1": "float4_e2m1fn"}  # fmt: skip
 _SCALARS = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)),

@@ -14,6 +14,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.ir import attrs
 from tilelang.support.diagnostics import SourceSpan
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.blame import blame
@@ -134,7 +135,7 @@ def finish(
     span = builder.span
     attributes = {"global_symbol": builder.name, "s_tir": True, **builder.func_attrs}
     if returned:
-        attributes["tl.num_outputs"] = len(returned)
+        attributes[attrs.NUM_OUTPUTS] = len(returned)
     return tirx.PrimFunc(
         [*params, *returned], as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span
     )

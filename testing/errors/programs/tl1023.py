@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32"), n: T.int32):
+    with T.Kernel(1, threads=32) as b:
+        S = T.alloc_shared((8, 8), "float32")
+        V = T.reshape(S, (8, 4))
+        T.clear(V)
