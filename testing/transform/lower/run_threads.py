@@ -215,13 +215,26 @@ class Threads:
         """(buffer, element index of every thread) of address_of(buffer[i])."""
         load = pointer.args[0]
         index = np.broadcast_to(self.ev(load.indices[0]), self.n)
-        self._check(load.source, [index])
+        self._check(load.source, [index[self.mask]])
         return load.source, index
 
     def _elements(self, pointer: Any, count: int) -> np.ndarray:
         """`count` elements of a local array from a pointer on, [count, thread]."""
         buffer, index = self._pointer(pointer)
         return self.locals[buffer][index + np.arange(count)[:, None], np.arange(self.n)]
+
+    def _op_cp_async(self, size: Any, _zfill: Any, dst: Any, src: Any, src_bytes: Any = None) -> None:
+        buffer, first = self._pointer(dst)
+        load = src.args[0]
+        count = int(size) // self.memory[buffer].itemsize
+        live = self.mask & (np.broadcast_to(self.ev(src_bytes), self.n) > 0 if src_bytes is not None else True)
+        index = [np.broadcast_to(self.ev(i), self.n) for i in load.indices]
+        assert np.all((first % count == 0)[self.mask]) and np.all((index[-1] % count == 0)[live])
+        for e in range(count):
+            at = [*index[:-1], index[-1] + e]
+            self._check(load.source, [x[live] for x in at])
+            self.memory[buffer][first[self.mask] + e] = 0
+            self.memory[buffer][first[live] + e] = self.memory[load.source][tuple(x[live] for x in at)]
 
     def _op_uniform(self, value: Any) -> np.ndarray:
         x = np.broadcast_to(self.ev(value), self.n)

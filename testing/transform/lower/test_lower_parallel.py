@@ -291,3 +291,18 @@ def test_unknown_register_is_reported() -> None:
     ctx = context(64, {F: loop}, {})
     with pytest.raises(UnsupportedTileOp, match="compile time"):
         lower_parallel(parallel(loop, lambda i, j: tirx.BufferStore(A, F[i, K[i]], [i, j])), ctx)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_async_copy_fills_with_zeros(dtype: str) -> None:
+    loop = spread.coalesced((32, 64), 128, 8, 8)
+    N, b = tirx.Var("N", "int32"), tirx.Var("b", "int32")
+    A, S = buffer("A", (N, 64), dtype), buffer("S", (32, 64), dtype, "shared.dyn")
+    ctx = context(128, {}, {S: SharedTile(32, 64, 8 * numpy_type(dtype).itemsize, 128).layout})
+    nest = parallel(loop, lambda i, j: tirx.BufferStore(S, A[b * 32 + i, j], [i, j]), **{attrs.ASYNC_COPY: 1})
+    stmt = lower_parallel(nest, ctx)
+    assert "cp_async(16, 1" in str(stmt)
+    a = np.random.default_rng(0).standard_normal((40, 64)).astype(numpy_type(dtype))
+    mach = machine(ctx, {A: a}, scalars={b: 1, N: 40})
+    mach.run(stmt)
+    np.testing.assert_array_equal(get_shared(mach, ctx, S), np.pad(a[32:], ((0, 24), (0, 0))))

@@ -51,7 +51,7 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
     for var, extent in zip(variables, layout.shape, strict=True):
         ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)
     asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0))
-    plan = plan_vectors(ctx, slots, variables, body, asked)
+    plan = plan_vectors(ctx, slots, variables, body, asked, attrs.ASYNC_COPY in loop.annotations)
     return _Emitter(ctx, slots, variables, body, plan, loop.span).emit()
 
 

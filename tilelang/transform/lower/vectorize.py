@@ -19,6 +19,7 @@ import tvm_ffi
 from tvm import DataType, ir, tirx
 
 from tilelang.ir import attrs
+from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_list, as_stmt, buffers_in, const_int, dtype_of
 from tilelang.ir.walk import collect
 from tilelang.transform.lower.context import (
@@ -39,6 +40,7 @@ from tilelang.transform.lower.translate import Translator, guarded, unrolled, ze
 __all__ = ["Plan", "Vector", "plan_vectors"]
 
 VECTOR_BYTES = 16
+CP_ASYNC_BYTES = (4, 8, 16)  # PTX ISA 9.7.9.25.3.1
 CAST_LANES = 4  # lanes of a narrowing cast between registers
 
 MakeTranslator = Callable[[Expr], Translator]
@@ -86,6 +88,7 @@ class Plan:
     stores: list[Vector] = field(default_factory=list)
     fragments: bool = False
     locals: bool = False
+    asynchronous: bool = False  # asked for: copies global -> shared by cp.async
     direct: bool = False  # one store of a load, a cast load, or a value that is the same for the whole group
 
     def emit(self, make: MakeTranslator) -> Stmt:
@@ -177,6 +180,12 @@ class Plan:
         (guards, stmt), store = self.items[0], self.stores[0]
         value, source = stmt.value, self.loads[0] if self.loads else None
         chunk = min(store.chunk, source.chunk) if source else store.chunk
+        size = chunk * DataType(dtype_of(store.buffer)).bits // 8
+        if self.asynchronous and source is not None and size in CP_ASYNC_BYTES and not isinstance(value, tirx.Cast):
+            if is_global(source.buffer) and is_shared(store.buffer):
+                return as_stmt(
+                    self._copy_async(make(const(start)), store, source, size) for start in range(0, self.width, chunk)
+                )
 
         def body(translator: Translator, lane: Any, _start: int) -> tuple[Stmt, list[Expr]]:
             buffer, indices, conditions = store.access(translator, lane)
@@ -190,6 +199,17 @@ class Plan:
             return tirx.BufferStore(buffer, new, indices, span=stmt.span), owner + conditions
 
         return as_stmt(self._chunks(make, chunk, body))
+
+    def _copy_async(self, translator: Translator, store: Vector, source: Vector, size: int) -> Stmt:
+        """One cp.async; bytes out of range are zero-filled by a source size of 0."""
+        buffer, indices, conditions = store.access(translator, 0)
+        src, at, masks = source.access(translator, 0)
+        masks = masks[len(source.guards) :]
+        ends = [tirx.address_of(tirx.BufferLoad(b, i)) for b, i in ((buffer, indices), (src, at))]
+        if masks:
+            ends.append(tirx.Select(tirx.all(*masks), const(size), const(0)))
+        copy = device_op("cp_async", *ends, bytes=size, zfill=bool(masks), span=store.node.span)
+        return guarded(translator.owner + conditions, copy)
 
 
 def _temp(name: str, size: int, dtype: str) -> Any:
@@ -208,10 +228,12 @@ def _masked(value: Expr, conditions: Sequence[Expr]) -> Expr:
 
 
 # -- analysis --------------------------------------------------------------------------------------------------------------
-def plan_vectors(ctx: LowerContext, slots: Slots, variables: Sequence[Any], body: Stmt, asked: int) -> Plan:
+def plan_vectors(
+    ctx: LowerContext, slots: Slots, variables: Sequence[Any], body: Stmt, asked: int, asynchronous: bool = False
+) -> Plan:
     """Decides the vectors of a loop body; `asked` > 0 bounds their width in elements."""
     touched = buffers_in(body)
-    plan = Plan(_items(body), body)
+    plan = Plan(_items(body), body, asynchronous=asynchronous)
     plan.fragments = any(is_fragment(b) for b in touched)
     plan.locals = any(scope_of(b) in (attrs.LOCAL, attrs.VAR) for b in touched)
     memory = any(is_global(b) or is_shared(b) for b in touched)
