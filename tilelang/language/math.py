@@ -212,8 +212,12 @@ def bitwise_not(a: Any) -> Any:
 
 
 def clamp(x: Any, low: Any, high: Any) -> Any:
-    """x limited to low .. high."""
-    return minimum(maximum(x, low), high)
+    """x limited to low .. high; NaN stays NaN."""
+    x = values.python_value(values.fold(x))
+    if not isinstance(x, ir.Expr) or "float" not in dtype_of(x):
+        return minimum(maximum(x, low), high)
+    below, above = values.binary("<", x, low), values.binary(">", x, high)
+    return Select(below, low, Select(above, high, x))
 
 
 def cast(x: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Any:
