@@ -33,6 +33,7 @@ _MODULES = frozenset(
     {
         "analysis",
         "autotuner",
+        "carver",
         "cli",
         "codegen",
         "contrib",

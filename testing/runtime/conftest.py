@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording CUDA driver for tests of the native launcher: compiled once, asked through a log of JSON lines.
 
-The launcher keeps the first driver that it loads, hence tests of one process share the stub; each test gets a fresh log.
+The launcher keeps the first driver that it loads, hence tests of one process share the stub; each has its own log.
 """
 
 from __future__ import annotations

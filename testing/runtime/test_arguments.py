@@ -82,7 +82,8 @@ BAD: list[tuple[str, list[Any], type[Exception], str]] = [
         "contiguous",
         with_arg(0, torch.zeros(64, 10).t()),
         ValueError,
-        "argument 0 'A': required stride[1] == 1 (contiguous; pass .contiguous() or declare it T.StridedTensor), given 10",
+        "argument 0 'A': required stride[1] == 1 "
+        "(contiguous; pass .contiguous() or declare it T.StridedTensor), given 10",
     ),
     (
         "stride",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tilelang.target.toolchain import cuda_home
+
 _CHECKS = r"""
 #include <cuda.h>
 #include <cstddef>
@@ -34,17 +36,15 @@ static_assert(kLaunchClusterDimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 
 static_assert(kLaunchProgrammatic == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, "programmatic");
 static_assert(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 == 9 && CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 == 11, "element types");
 static_assert(CU_TENSOR_MAP_SWIZZLE_128B == 3 && CU_TENSOR_MAP_L2_PROMOTION_L2_256B == 3, "map options");
-static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == 75 && CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR == 76, "");
+static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == 75, "");
+static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR == 76, "");
 static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == 16, "");
 """
 
 
 def _cuda_include() -> Path | None:
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        return None
-    include = Path(nvcc).resolve().parent.parent / "include"
-    return include if (include / "cuda.h").exists() else None
+    home = cuda_home()
+    return home / "include" if home is not None and (home / "include" / "cuda.h").exists() else None
 
 
 @pytest.mark.nvcc

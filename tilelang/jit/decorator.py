@@ -103,7 +103,7 @@ class JITImpl:
         if self.style == "eager":
             return self.eager.compile(*args, **kwargs)
         # The target is part of the key since it may come from the environment, which tests and users change.
-        key = (freeze(args), freeze(kwargs), self.options.target or str(resolve_target(None)))
+        key = (freeze(args), freeze(kwargs), str(resolve_target(self.options.target)))
         kernel = self._kernels.get(key) if _is_hashable(key) else None
         if kernel is None:
             kernel = self._kernels[key] = self.options.compile(self.get_tir(*args, **kwargs))

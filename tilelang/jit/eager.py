@@ -69,6 +69,11 @@ class EagerFunction:
         self.signature = inspect.signature(func)
         self.runtime = runtime_parameters(func)
         self._is_runtime = frozenset(self.runtime)
+        parameters = self.signature.parameters.values()
+        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        # The usual signature and call, positions only, needs no help of `inspect`.
+        self._positional = tuple(self.signature.parameters) if plain else ()
         self._learnt: dict[Any, _Learnt] = {}
         self._kernels: dict[Any, JITKernel] = {}
 
@@ -95,6 +100,10 @@ class EagerFunction:
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
         """Arguments by parameter name, defaults included, and keywords that are no parameters: values of constants."""
+        if not kwargs and len(args) <= len(self._positional):
+            values = dict(self._defaults)
+            values.update(zip(self._positional, args))
+            return values, {}
         parameters = self.signature.parameters
         open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         constants = {} if open_ended else {k: v for k, v in kwargs.items() if k not in parameters}
@@ -128,11 +137,12 @@ class EagerFunction:
 
     def _kernel(self, values: Mapping[str, Any], given: Mapping[str, int]) -> JITKernel:
         compile_time = self._compile_time(values)
-        learnt = self._learn(compile_time)
+        frozen = freeze(compile_time)
+        learnt = self._learnt.get(frozen) or self._learn(compile_time)
         sizes = [_size(values.get(name), kind, dim) for name, kind, dim in learnt.places]
         # The target is part of the key since it may come from the environment.
         target = str(resolve_target(self.options.target))
-        key = (freeze(compile_time), tuple(sizes), tuple(sorted(given.items())), target)
+        key = (frozen, tuple(sizes), tuple(sorted(given.items())) if given else (), target)
         kernel = self._kernels.get(key)
         if kernel is None:
             constants = self._constants(learnt, values, given)

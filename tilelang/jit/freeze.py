@@ -11,9 +11,14 @@ from typing import Any
 
 __all__ = ["freeze"]
 
+_ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
+
 
 def freeze(value: Any) -> Any:
     """A hashable stand-in for `value`. Raises `TypeError` for an unhashable value of another type."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return (kind, value)
     if isinstance(value, Mapping):
         return ("dict", tuple((freeze(k), freeze(v)) for k, v in value.items()))
     if isinstance(value, (list, tuple)):

@@ -7,6 +7,7 @@ kernel is compiled, never at import.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tilelang.runtime import device
@@ -64,6 +65,12 @@ def resolve_target(target: Any = None) -> Target:
     text = _text_of(target)
     if text == "auto":
         text = env.target.get() or "auto"
+    # Asked at each call of a jit function, hence remembered; what the answer depends on is the key.
+    return _resolve(text, env.cuda_arch.get(), device.driver_library())
+
+
+@functools.lru_cache(maxsize=64)
+def _resolve(text: str, cuda_arch_text: str | None, driver: str) -> Target:
     if text == "auto":
         text = "cuda" if device.device_count() else "cpu"
     resolved = parse_target(text)
