@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from tilelang.analysis.layouts.edges import Demand
 from tilelang.analysis.layouts.extract import extract, is_nest
 from tilelang.analysis.layouts.program import Access, Everywhere, Gemm, Parallel, Program, RawUse, Reduce, View
 from tilelang.analysis.layouts.rules import rules_of
@@ -28,8 +29,9 @@ def read_layouts(kernel: Kernel) -> dict[str, AnyLayout]:
     """The layout of every laid-out buffer of a kernel by name, those of views derived from what they view."""
     out: dict[str, AnyLayout] = {}
     for stmt in walk_list(kernel.body):
-        if isinstance(stmt, tirx.AllocBuffer) and LAYOUT in stmt.annotations:
-            out[stmt.buffer.name] = loads(str(stmt.annotations[LAYOUT]))
+        text = _layout_text(stmt) if isinstance(stmt, tirx.AllocBuffer) else None
+        if text is not None:
+            out[stmt.buffer.name] = loads(text)
     for op in extract(kernel).ops:
         if isinstance(op, View) and op.src.name in out:
             out[op.dst.name] = out[op.src.name].reshape(op.dst.shape)
@@ -77,7 +79,7 @@ class _Checker:
             op = TileOp.from_stmt(stmt)
             if op is not None and op.name == "annotate_layout":
                 self.say(f"annotate_layout of {op['buffer'].source.name} is still there")
-            if not isinstance(stmt, tirx.AllocBuffer) or stmt.buffer.ty.storage_scope not in (FRAGMENT, *SHARED_SCOPES):
+            if not isinstance(stmt, tirx.AllocBuffer) or _scope(stmt.buffer) not in (FRAGMENT, *SHARED_SCOPES):
                 continue
             name = stmt.buffer.name
             layout, tile = self.layouts.get(name), self.program.tiles[name]
@@ -98,11 +100,11 @@ class _Checker:
             if not is_nest(stmt):
                 continue
             ids.append(int(stmt.annotations.get(LOOP_ID, -1)))
-            text = stmt.annotations.get(LAYOUT)
+            text = _layout_text(stmt)
             if text is None:
                 self.say(f"the nest at {stmt.span} has no layout")
                 continue
-            self.loops[key] = loads(str(text))
+            self.loops[key] = loads(text)
         if len(set(ids)) != len(ids) or -1 in ids:
             self.say(f"loop ids are missing or repeated: {ids}")
 
@@ -177,9 +179,20 @@ class _Checker:
 
     def demands(self, op: Gemm | RawUse) -> None:
         for edge in rules_of(op):
+            if not isinstance(edge, Demand):
+                continue
             layout = self.layouts[edge.var].canonical
             if not edge.soft and all(layout != x.canonical for x in edge.accept):
                 self.say(f"{op.place}: {edge.var} is {layout}, the op takes {edge.accept[0]} ({edge.why})")
+
+
+def _layout_text(stmt: Any) -> str | None:
+    """The layout written on an allocation or a nest."""
+    return str(stmt.annotations[LAYOUT]) if LAYOUT in stmt.annotations else None
+
+
+def _scope(buffer: Any) -> str:
+    return str(buffer.ty.storage_scope)
 
 
 def _owners(layout: AnyLayout, threads: int) -> np.ndarray:

@@ -19,8 +19,9 @@ def coalesced(shape: tuple[int, ...], threads: int, vector: int, threads_inner: 
     """
     free = threads // threads_inner
     inner = (Digit(vector, "reg", 1), Digit(threads_inner, "thread", 1))
-    digits = [(*inner, Digit(-(-shape[-1] // (vector * threads_inner)), "reg", vector))]
-    stride, reg = threads_inner, vector * digits[0][-1].extent
+    rest = -(-shape[-1] // (vector * threads_inner))
+    digits: list[tuple[Digit, ...]] = [(*inner, Digit(rest, "reg", vector))]
+    stride, reg = threads_inner, vector * rest
     for n in reversed(shape[:-1]):
         # The fewest threads that hold n, so that the rest may serve an outer dimension; all if there are too few.
         part = min((d for d in range(1, free + 1) if free % d == 0 and d >= n), default=free)

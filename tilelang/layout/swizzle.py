@@ -174,7 +174,7 @@ def make_swizzled_layout(buffer: Any, k_major: bool = True, allow_pad: bool = Tr
     shape, bits = shape_and_bits(buffer)
     swizzle = best_swizzle(shape[-1], bits)
     if len(shape) >= 2 and SWIZZLE_MODES[swizzle]:
-        return stacked(SharedTile(*shape[-2:], bits, swizzle).layout, shape)
+        return stacked(SharedTile(shape[-2], shape[-1], bits, swizzle).layout, shape)
     pad = max(1, 128 // bits) if allow_pad and len(shape) >= 2 else 0
     return row_major(shape, pad)
 
@@ -185,7 +185,7 @@ def _fixed(buffer: Any, swizzle: int) -> DigitLayout:
         raise ValueError(
             f"a {swizzle}-byte swizzle needs rows of whole {swizzle} bytes; this buffer is {shape}, {bits} bit"
         )
-    return stacked(SharedTile(*shape[-2:], bits, swizzle).layout, shape)
+    return stacked(SharedTile(shape[-2], shape[-1], bits, swizzle).layout, shape)
 
 
 def make_full_bank_swizzled_layout(buffer: Any) -> DigitLayout:

@@ -162,7 +162,7 @@ class Table:
 AnyLayout = DigitLayout | Table
 
 
-def _digits_of(line: np.ndarray, axes: Sequence[str]) -> tuple[Digit, ...]:
+def _digits_of(line: np.ndarray, axes: tuple[str, ...]) -> tuple[Digit, ...]:
     """Digits of a one-dimensional function: the first run of equal steps is the lowest digit, then recurse."""
     out = []
     while len(line) > 1:

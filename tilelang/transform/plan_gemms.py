@@ -71,7 +71,7 @@ def _visit(stmts: list[Any], kernel: Kernel, threads: tuple[int, int], arch: Arc
     return out
 
 
-def _plan_one(op: TileOp, threads: tuple[int, int], arch: Arch, notes: list[str]) -> Any:
+def _plan_one(op: Any, threads: tuple[int, int], arch: Arch, notes: list[str]) -> Any:
     got = plan_gemm(op, threads, arch)
     if isinstance(got, str):
         raise GemmShapeMismatch(span=op.span, what=got)

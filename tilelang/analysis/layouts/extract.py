@@ -321,7 +321,8 @@ class _Body:
 
 def _writes_memory(stmt: Any) -> bool:
     if isinstance(stmt, tirx.BufferStore):
-        scope = stmt.buffer.ty.storage_scope
+        buffer: Any = stmt.buffer
+        scope = buffer.ty.storage_scope
         return scope == GLOBAL or scope.startswith("shared")
     return isinstance(stmt, tirx.Evaluate) and isinstance(stmt.value, ir.Call)
 

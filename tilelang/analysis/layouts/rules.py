@@ -18,18 +18,19 @@ from tilelang.analysis.layouts.program import (
     Transfer,
     View,
 )
-from tilelang.layout import AnyLayout, SharedTile, row_major
+from tilelang.layout import DigitLayout, SharedTile, row_major
 from tilelang.layout import operands as hw
 from tilelang.layout.swizzle import legal_swizzles, stacked
 
 __all__ = ["box_layouts", "engine_layouts", "rules_of", "rules_parallel"]
 
 
-def box_layouts(tile: Tile) -> list[AnyLayout]:
+def box_layouts(tile: Tile) -> list[DigitLayout]:
     """The swizzled boxes that fit a shared tile, widest first; its leading dimensions repeat them."""
     if len(tile.shape) < 2:
         return []
-    found = [SharedTile(*tile.shape[-2:], tile.bits, s) for s in legal_swizzles(tile.shape[-1], tile.bits)]
+    rows, cols = tile.shape[-2:]
+    found = [SharedTile(rows, cols, tile.bits, s) for s in legal_swizzles(cols, tile.bits)]
     return [stacked(t.layout, tile.shape) for t in found]
 
 
@@ -49,12 +50,10 @@ def _everywhere(op: Everywhere) -> list[Edge]:
     return [Uniform(a.tile, a.map, a.write, op.place, op.warps, op.key, op.threads) for a in op.accesses]
 
 
-def engine_layouts(tile: Tile) -> list[AnyLayout]:
+def engine_layouts(tile: Tile) -> list[DigitLayout]:
     """The layouts of a shared tile that the copy engine can write: boxes, or whole row-major rows."""
-    tiles: list[AnyLayout] = box_layouts(tile)
-    if len(tile.shape) < 2 or SharedTile(*tile.shape[-2:], tile.bits, 0).tma_legal:
-        tiles.append(row_major(tile.shape))
-    return tiles
+    plain = len(tile.shape) < 2 or SharedTile(tile.shape[-2], tile.shape[-1], tile.bits, 0).tma_legal
+    return [*box_layouts(tile), *([row_major(tile.shape)] if plain else [])]
 
 
 def _transfer(op: Transfer) -> list[Edge]:
@@ -88,7 +87,7 @@ def _gemm(op: Gemm) -> list[Edge]:
     return {"wgmma": _wgmma, "mma": _mma, "fma": _fma}[op.inst](op)
 
 
-def _placed(op: Gemm, tile: Tile, layout: AnyLayout) -> AnyLayout:
+def _placed(op: Gemm, tile: Tile, layout: DigitLayout) -> DigitLayout:
     """A two-dimensional operand layout on the op's threads, with the tile's leading unit dimensions."""
     moved = layout.shift(thread=op.threads[0]) if op.threads[0] else layout
     return moved if moved.shape == tile.shape else moved.reshape(tile.shape)

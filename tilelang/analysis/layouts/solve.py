@@ -13,12 +13,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tilelang.analysis.layouts.adapt import once
 from tilelang.analysis.layouts.constrain import Space, constrain
 from tilelang.analysis.layouts.edges import Alias, Demand, Edge, Fold, Known, Link, Memory, Proposal, Relayout, Work
 from tilelang.analysis.layouts.program import Program, Tile
 from tilelang.analysis.layouts.rules import box_layouts
-from tilelang.layout import AnyLayout, row_major
+from tilelang.layout import AnyLayout, DigitLayout, row_major
 from tilelang.layout.spread import coalesced, flat, replicated
 
 __all__ = ["PinnedConflict", "Solution", "candidates", "shared_choice", "solve"]
@@ -211,7 +210,7 @@ def candidates(space: Space, edges: Iterable[Edge], known: Known) -> list[Propos
     """Copy layouts worth trying for a free choice, the cheapest by their own accesses first."""
     lo, hi = space.threads
     threads, last, total = hi - lo, space.shape[-1], math.prod(space.shape)
-    layouts: list[AnyLayout] = []
+    layouts: list[DigitLayout] = []
     vector = max(1, _VECTOR_BITS // space.bits)
     while vector:
         if last % vector == 0:
@@ -223,8 +222,8 @@ def candidates(space: Space, edges: Iterable[Edge], known: Known) -> list[Propos
     if total <= _REPLICATE_UP_TO and not space.once:
         layouts.append(replicated(space.shape, threads))
     if space.once:
-        layouts = [once(x) for x in layouts]
-    unique: dict[str, AnyLayout] = {}
+        layouts = [replace(x, replicas=()) for x in layouts]
+    unique: dict[str, DigitLayout] = {}
     for x in layouts:
         unique.setdefault(str(x), x.shift(thread=lo) if lo else x)
     props = [Proposal(space.name, x, "", "") for _, x in sorted(unique.items())]
