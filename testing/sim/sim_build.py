@@ -67,10 +67,23 @@ class Arena:
         for d in shape:
             count *= d
         self.top += count * nbytes
-        return named(name, T.decl_buffer(shape, dtype, data=self.buf.data, elem_offset=offset // nbytes, scope="shared.dyn", layout=None))
+        return named(
+            name,
+            T.decl_buffer(
+                shape, dtype, data=self.buf.data, elem_offset=offset // nbytes, scope="shared.dyn", layout=None
+            ),
+        )
 
 
-def encode(name: str, buf: Any, dims: list[Any], strides: list[Any], box: list[int], swizzle: int = 128, dtype: str = "bfloat16") -> Any:
+def encode(
+    name: str,
+    buf: Any,
+    dims: list[Any],
+    strides: list[Any],
+    box: list[int],
+    swizzle: int = 128,
+    dtype: str = "bfloat16",
+) -> Any:
     """Host: defines a tensor map; gives what device ops take."""
     var, stmts = tensor_map(name, TensorMapSpec(buf, dtype, tuple(dims), tuple(strides), tuple(box), swizzle))
     T.bind(stmts[0].value, var=var)
@@ -78,7 +91,9 @@ def encode(name: str, buf: Any, dims: list[Any], strides: list[Any], box: list[i
     return tirx.address_of(var)
 
 
-def kernel(body: Callable[..., None], tensors: dict[str, tuple[tuple[Any, ...], str]], threads: int, grid: Any = 1) -> Any:
+def kernel(
+    body: Callable[..., None], tensors: dict[str, tuple[tuple[Any, ...], str]], threads: int, grid: Any = 1
+) -> Any:
     """A function over `tensors` with one launch; `body(tx, bx, **buffers)` writes the kernel."""
     with IRBuilder() as ib, T.prim_func(False, True):
         T.func_name("kernel")

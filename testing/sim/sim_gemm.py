@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim_build import Arena, at, bind, dev, encode, local, named, when
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-from sim_build import Arena, at, bind, dev, encode, local, named, when
 from tilelang.ir.device_ops import advance_descriptor, registers
 
 __all__ = ["build_gemm"]
@@ -22,7 +22,10 @@ def build_gemm(fault: str = "") -> Any:
     with IRBuilder() as ib, T.prim_func(False, True):
         T.func_name("gemm")
         m, n, k = (tirx.Var(x, "int32") for x in "MNK")
-        a, b = T.arg("A", T.buffer((m, k), "bfloat16", layout=None)), T.arg("B", T.buffer((n, k), "bfloat16", layout=None))
+        a, b = (
+            T.arg("A", T.buffer((m, k), "bfloat16", layout=None)),
+            T.arg("B", T.buffer((n, k), "bfloat16", layout=None)),
+        )
         d = T.arg("D", T.buffer((m, n), "bfloat16", layout=None))
         maps = [
             encode("a_map", a, [k, m], [k * 2], [BK, BM]),
@@ -76,7 +79,11 @@ class _Gemm:
             if not self.has("no-empty-wait"):
                 dev("mbar_wait", at(self.empty, s), ph if self.has("empty-parity") else 1 - ph)
             nbytes = (BM + BN) * BK * 2
-            dev("mbar_expect_tx", at(self.full, s), {"tx-half": nbytes // 2, "tx-more": nbytes + 128}.get(self.fault, nbytes))
+            dev(
+                "mbar_expect_tx",
+                at(self.full, s),
+                {"tx-half": nbytes // 2, "tx-more": nbytes + 128}.get(self.fault, nbytes),
+            )
             dev("tma_load_2d", at(self.As, s, 0, 0), self.maps[0], at(self.full, s), i * BK, self.by * BM)
             stage = (s + 1) % STAGES if self.has("load-next-stage") else s
             dev("tma_load_2d", at(self.Bs, stage, 0, 0), self.maps[1], at(self.full, s), i * BK, self.bx * BN)
@@ -92,7 +99,10 @@ class _Gemm:
             if not self.has("no-full-wait"):
                 dev("mbar_wait", at(self.full, s), 1 - ph if self.has("full-parity") else ph)
             da = bind("da", dev("wgmma_desc", at(self.As, s, w * 64, 0), 16, 1024, swizzle=swizzle))
-            db = bind("db", dev("wgmma_desc", at(self.Bs, (s + 1) % STAGES if self.has("read-next-stage") else s, 0, 0), 16, 1024))
+            db = bind(
+                "db",
+                dev("wgmma_desc", at(self.Bs, (s + 1) % STAGES if self.has("read-next-stage") else s, 0, 0), 16, 1024),
+            )
             if not self.has("no-wgmma-fence"):
                 dev("wgmma_fence")
             for kk in range(BK // 16):

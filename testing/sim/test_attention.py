@@ -8,8 +8,8 @@ import functools
 import ml_dtypes
 import numpy as np
 import pytest
-
 from attention_program import attention
+
 from tilelang.sim import Program, simulate
 
 BF16 = ml_dtypes.bfloat16
@@ -26,7 +26,9 @@ def program(causal: bool) -> Program:
 )
 def test_attention(causal: bool, heads: int, kv_heads: int, sq: int, skv: int, ctas: int, policy: str) -> None:
     rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal((1, s, h, 128)).astype(BF16) for s, h in ((sq, heads), (skv, kv_heads), (skv, kv_heads)))
+    q, k, v = (
+        rng.standard_normal((1, s, h, 128)).astype(BF16) for s, h in ((sq, heads), (skv, kv_heads), (skv, kv_heads))
+    )
     o, lse = np.full(q.shape, np.nan, BF16), np.full((heads, sq), np.nan, np.float32)
     scale, tiles = 128**-0.5, -(-sq // 128)
     args = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sim_build import Arena, at, bind, dev, i32, kernel, local, when
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-from sim_build import Arena, at, bind, dev, i32, kernel, local, when
 from tilelang.sim import POLICIES, SimError, SimModule, simulate
 
 ONE = {"out": ((128,), "int32")}
@@ -28,12 +28,11 @@ def test_nested_divergence() -> None:
     def body(tx: Any, bx: Any, out: Any) -> None:
         v = local("v", 1, "int32")
         with T.If(tx % 2 == 0):
-            with T.Then():
-                with T.If(tx < 40):
-                    with T.Then():
-                        T.buffer_store(v, tx * 10, [0])
-                    with T.Else():
-                        T.buffer_store(v, tx * 100, [0])
+            with T.Then(), T.If(tx < 40):
+                with T.Then():
+                    T.buffer_store(v, tx * 10, [0])
+                with T.Else():
+                    T.buffer_store(v, tx * 100, [0])
             with T.Else():
                 T.buffer_store(v, i32(7), [0])
         T.buffer_store(out, v[0], [tx])
@@ -123,10 +122,9 @@ def test_spinning_on_a_test(policy: str) -> None:
                 with T.While(tirx.Not(dev("mbar_test", at(bar, 0), 0))):
                     T.evaluate(0)
                 T.buffer_store(out, s[tx], [tx])
-            with T.Else():
-                with when(tx < 64):
-                    T.buffer_store(s, tx * 3, [tx - 32])
-                    dev("mbar_arrive", at(bar, 0))
+            with T.Else(), when(tx < 64):
+                T.buffer_store(s, tx * 3, [tx - 32])
+                dev("mbar_arrive", at(bar, 0))
 
     assert (run(body, policy=policy)[:32] == 3 * np.arange(32, 64)).all()
 

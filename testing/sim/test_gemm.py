@@ -8,8 +8,8 @@ import functools
 import ml_dtypes
 import numpy as np
 import pytest
-
 from sim_gemm import build_gemm
+
 from tilelang.sim import POLICIES, Program, SimResult, simulate
 
 BF16 = ml_dtypes.bfloat16
@@ -68,7 +68,10 @@ def test_correct(shape: tuple[int, int, int], policy: str) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "policy"),
-    [*((f, "rr") for f in FOUND), *((f, "adv-last") for f in ("no-full-wait", "no-empty-wait", "wgmma-wait-1", "no-epilogue-barrier"))],
+    [
+        *((f, "rr") for f in FOUND),
+        *((f, "adv-last") for f in ("no-full-wait", "no-empty-wait", "wgmma-wait-1", "no-epilogue-barrier")),
+    ],
 )
 def test_fault_is_found(fault: str, policy: str) -> None:
     result, _ = run(fault, 128, 128, 384, policy)

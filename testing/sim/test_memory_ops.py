@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sim_build import Arena, at, dev, encode, i32, kernel, local, when
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from sim_build import Arena, at, dev, encode, i32, kernel, local, when
 from tilelang.sim import POLICIES, simulate
 
 RNG = np.random.default_rng(5)

@@ -8,10 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from sim_build import Arena, at, dev, kernel, local
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from sim_build import Arena, at, dev, kernel, local
 from tilelang.sim import simulate
 from tilelang.sim.ops_wgmma import operand_elements
 
@@ -44,11 +44,17 @@ def fragment(matrix: np.ndarray, halves: int, count: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("shape", "dtype", "acc", "a_count", "b_count"),
     [
-        ("m16n8k8", "float16", "float32", 2, 1), ("m16n8k16", "float16", "float32", 4, 2), ("m16n8k16", "bfloat16", "float32", 4, 2),
-        ("m16n8k16", "float16", "float16", 4, 2), ("m16n8k4", "tf32", "float32", 2, 1), ("m16n8k8", "tf32", "float32", 4, 2),
-        ("m16n8k32", "int8", "int32", 4, 2), ("m16n8k16", "uint8", "int32", 2, 1), ("m16n8k32", "float8_e4m3fn", "float32", 4, 2),
+        ("m16n8k8", "float16", "float32", 2, 1),
+        ("m16n8k16", "float16", "float32", 4, 2),
+        ("m16n8k16", "bfloat16", "float32", 4, 2),
+        ("m16n8k16", "float16", "float16", 4, 2),
+        ("m16n8k4", "tf32", "float32", 2, 1),
+        ("m16n8k8", "tf32", "float32", 4, 2),
+        ("m16n8k32", "int8", "int32", 4, 2),
+        ("m16n8k16", "uint8", "int32", 2, 1),
+        ("m16n8k32", "float8_e4m3fn", "float32", 4, 2),
     ],
-)  # fmt: skip
+)
 def test_mma(shape: str, dtype: str, acc: str, a_count: int, b_count: int) -> None:
     k = int(shape.split("k")[1])
     a, b = random((16, k), np_type(dtype)), random((8, k), np_type(dtype))
@@ -83,7 +89,9 @@ def test_mma(shape: str, dtype: str, acc: str, a_count: int, b_count: int) -> No
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_matrix_moves(count: int, trans: bool) -> None:
-    """ldmatrix gives lane (g, q) of tile j elements [g, 2q..2q+1] (transposed: [2q..2q+1, g]); stmatrix is its inverse."""
+    """ldmatrix gives lane (g, q) of tile j elements [g, 2q..2q+1] (transposed: [2q..2q+1, g]); stmatrix is its
+    inverse.
+    """
     x = np.arange(count * 64, dtype=np.uint16).reshape(count, 8, 8)
 
     def body(tx: Any, bx: Any, X: Any, R: Any, Y: Any) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from sim_build import dev, kernel
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from sim_build import dev, kernel
 from tilelang.ir.device_ops import DEVICE_OPS
 from tilelang.sim import simulate
 from tilelang.sim.table import MEANINGS
@@ -68,7 +68,10 @@ def test_votes() -> None:
     assert (apply(lambda x, tx: dev("vote_any", predicate(x)), flags, out="bool") == np.repeat(rows.any(1), 32)).all()
     assert (apply(lambda x, tx: dev("vote_all", predicate(x)), flags, out="bool") == np.repeat(rows.all(1), 32)).all()
     bits = [sum(1 << i for i in range(32) if r[i]) for r in rows]
-    assert (apply(lambda x, tx: dev("ballot", predicate(x)), flags, out="uint32") == np.repeat(np.array(bits, np.uint32), 32)).all()
+    assert (
+        apply(lambda x, tx: dev("ballot", predicate(x)), flags, out="uint32")
+        == np.repeat(np.array(bits, np.uint32), 32)
+    ).all()
 
 
 @pytest.mark.parametrize(
@@ -122,14 +125,21 @@ def test_fp8_packing_saturates() -> None:
 def test_dp4a() -> None:
     a, b = (RNG.integers(-128, 128, (THREADS, 4)).astype(np.int8) for _ in range(2))
     c = np.arange(THREADS, dtype=np.int32)
-    got = apply(lambda x, y, z, tx: dev("dp4a", x, y, z), a.view(np.int32)[:, 0], b.view(np.int32)[:, 0], c, out="int32")
+    got = apply(
+        lambda x, y, z, tx: dev("dp4a", x, y, z), a.view(np.int32)[:, 0], b.view(np.int32)[:, 0], c, out="int32"
+    )
     assert (got == (a.astype(np.int32) * b).sum(1) + c).all()
 
 
 def test_packed_arithmetic() -> None:
     a, b = (np.stack([x, y], 1).astype(ml_dtypes.bfloat16) for x, y in ((X, Y), (Y, X)))
     pa, pb = (v.view(np.uint32)[:, 0] for v in (a, b))
-    for op, f in (("add2", lambda x, y: x + y), ("mul2", lambda x, y: x * y), ("sub2", lambda x, y: x - y), ("max2", np.fmax)):
+    for op, f in (
+        ("add2", lambda x, y: x + y),
+        ("mul2", lambda x, y: x * y),
+        ("sub2", lambda x, y: x - y),
+        ("max2", np.fmax),
+    ):
         got = apply(lambda x, y, tx, op=op: dev(f"{op}_bf16x2", x, y), pa, pb, out="uint32")
         want = f(a.astype(np.float32), b.astype(np.float32)).astype(ml_dtypes.bfloat16).view(np.uint32)[:, 0]
         assert (got == want).all(), op

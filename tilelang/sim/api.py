@@ -43,9 +43,10 @@ def simulate(
 ) -> SimResult:
     """Runs a level-4 PrimFunc (or a `Program`) on numpy arrays, which are modified in place.
 
-    `args` by parameter name, or in parameter order. `grid` replaces the launch's extents. `blocks`: "all", "sample" (corners
-    and the middle), or a list of block indices. `policy`: a name in `POLICIES` or a `Policy`. `options` go to `Program`.
-    Raises SimUnsupported for what has no meaning here, TypeError and ValueError for arguments that do not fit.
+    `args` by parameter name, or in parameter order. `grid` replaces the launch's extents. `blocks`: "all", "sample"
+    (corners and the middle), or a list of block indices. `policy`: a name in `POLICIES` or a `Policy`. `options` go
+    to `Program`. Raises SimUnsupported for what has no meaning here, TypeError and ValueError for arguments that do
+    not fit.
     """
     program = func if isinstance(func, Program) else Program(func, **options)
     given = {k: as_numpy(v) for k, v in args.items()} if isinstance(args, Mapping) else [as_numpy(v) for v in args]
@@ -69,8 +70,8 @@ def as_numpy(x: Any) -> Any:
 class SimModule:
     """A callable kernel for the target "sim": arguments in parameter order, results written in place.
 
-    Raises SimError with the rendered reports when the run finds a fault. `policies` are run one after the other on copies,
-    the last one on the arguments themselves.
+    Raises SimError with the rendered reports when the run finds a fault. `policies` are run one after the other on
+    copies, the last one on the arguments themselves.
     """
 
     def __init__(self, func: Any, policies: Sequence[str] = ("rr",), seed: int = 0, **options: Any) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions of a level-4 PrimFunc -> Python source (one half of `tilelang.sim.source`).
 
-`ex(e)` gives (source text, kind); kind "u" is a Python number, "v" may be an array over threads. Loads and device ops are
-evaluated under the current mask; the arms of `and`, `or`, `Select` and `if_then_else` under the part of it that takes them.
+`ex(e)` gives (source text, kind); kind "u" is a Python number, "v" may be an array over threads. Loads and device ops
+are evaluated under the current mask; the arms of `and`, `or`, `Select` and `if_then_else` under the part of it that
+takes them.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from tilelang.sim.values import INTRINSICS, np_dtype
 __all__ = ["Expressions"]
 
 _BINARY = {
-    "Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%", "EQ": "==", "NE": "!=", "LT": "<", "LE": "<=",
-    "GT": ">", "GE": ">=", "BitwiseXor": "^", "BitwiseAnd": "&", "BitwiseOr": "|", "LShift": "<<", "RShift": ">>",
+    "Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%", "EQ": "==", "NE": "!=", "LT": "<",
+    "LE": "<=", "GT": ">", "GE": ">=", "BitwiseXor": "^", "BitwiseAnd": "&", "BitwiseOr": "|", "LShift": "<<",
+    "RShift": ">>",
 }  # fmt: skip
 _BINARY_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
 _FUNCTIONS = {"Div": "trunc_div", "Mod": "trunc_mod", "Min": "minimum", "Max": "maximum"}
 _WRAPPING = {"Add", "Sub", "Mul", "LShift"}
 # C functions that kernels call by name.
 _EXTERN = {
-    "__expf": "exp", "expf": "exp", "exp2f": "exp2", "__logf": "log", "logf": "log", "log2f": "log2", "__log2f": "log2", "sqrtf": "sqrt",
-    "rsqrtf": "rsqrt", "tanhf": "tanh", "fabsf": "fabs", "floorf": "floor", "ceilf": "ceil", "roundf": "round", "truncf": "trunc",
-    "sinf": "sin", "cosf": "cos", "__sinf": "sin", "__cosf": "cos", "erff": "erf", "powf": "pow", "__powf": "pow", "fmaf": "fma",
-    "rintf": "nearbyint", "nearbyintf": "nearbyint", "fmodf": "fmod", "log1pf": "log1p", "log10f": "log10",
+    "__expf": "exp", "expf": "exp", "exp2f": "exp2", "__logf": "log", "logf": "log", "log2f": "log2",
+    "__log2f": "log2", "sqrtf": "sqrt", "rsqrtf": "rsqrt", "tanhf": "tanh", "fabsf": "fabs", "floorf": "floor",
+    "ceilf": "ceil", "roundf": "round", "truncf": "trunc", "sinf": "sin", "cosf": "cos", "__sinf": "sin",
+    "__cosf": "cos", "erff": "erf", "powf": "pow", "__powf": "pow", "fmaf": "fma", "rintf": "nearbyint",
+    "nearbyintf": "nearbyint", "fmodf": "fmod", "log1pf": "log1p", "log10f": "log10",
 }  # fmt: skip
 
 
@@ -93,7 +96,9 @@ class Expressions:
 
     def touches(self, e: Any) -> bool:
         """Does its value depend on when and by whom it is evaluated: loads and calls of device ops?"""
-        return type(e).__name__ == "TensorLoad" or self.has_effects(e) or any(self.touches(x) for x in self._children(e))
+        return (
+            type(e).__name__ == "TensorLoad" or self.has_effects(e) or any(self.touches(x) for x in self._children(e))
+        )
 
     def observes(self, e: Any) -> bool:
         """May its value change through others: loads outside registers, calls of device ops?"""
@@ -334,7 +339,8 @@ class Expressions:
             return f"{verb}l(G, {name}, {index}, {value}{self.mask}, {self.site})"
         n, size = self.size_of(buf)
         self.granule = min(self.granule, vector * size)
-        return f"{verb}s(G, {self.address(buf, index)}, {value}{self.mask}, {self.dtype(buf.ty.dtype)}, {name}, {name} + {n * size}, {vector}, {self.site})"
+        place = f"{self.dtype(buf.ty.dtype)}, {name}, {name} + {n * size}"
+        return f"{verb}s(G, {self.address(buf, index)}, {value}{self.mask}, {place}, {vector}, {self.site})"
 
     def declare(self, buf: Any, data: Any) -> None:
         """A buffer declared on the memory of another."""
@@ -346,7 +352,9 @@ class Expressions:
             self.place(buf, data)
         elif scope == "g":
             shape, strides = (f"[{', '.join(self.src(x) for x in xs)}]" for xs in (buf.ty.shape, buf.ty.strides or []))
-            self.bind(buf, f"{base}.target.view({shape}, {strides}, {dtype}, {base}.index + {offset}, {buf.name!r})", "u")
+            self.bind(
+                buf, f"{base}.target.view({shape}, {strides}, {dtype}, {base}.index + {offset}, {buf.name!r})", "u"
+            )
         else:
             self.bind(buf, f"local_view({base}, {dtype}, {offset}, {self.size_of(buf)[0]}, {buf.name!r})", "u")
 

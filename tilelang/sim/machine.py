@@ -23,8 +23,9 @@ class Policy:
     """How concurrency is resolved.
 
     `order`: which ready gang runs (rr | first | last | random). `asyncs`: when asynchronous work completes (eager = at
-    issue, late = when nobody else can run, lifo = late and newest first, random). `poison`: destinations are destroyed at
-    issue, so that early readers see NaN. `preempt`: gangs are also switched between operations that do not block.
+    issue, late = when nobody else can run, lifo = late and newest first, random). `poison`: destinations are
+    destroyed at issue, so that early readers see NaN. `preempt`: gangs are also switched between operations that do
+    not block.
     """
 
     order: str = "rr"
@@ -55,7 +56,6 @@ class Local:
         self.filled = False  # all of it has been written
         self.touched = -1  # wgmma fences seen when plain code last touched it
         self.flight: list[tuple[AsyncOp, int, int, bool]] = []  # wgmma not retired: (op, first, end, is its result)
-
 
     def mark(self, index: Any) -> None:
         """These elements have been written."""
@@ -88,7 +88,15 @@ class Mbarrier:
 
     def __init__(self, addr: int, count: int, init: tuple[int, int], name: str) -> None:
         self.name = name
-        self.addr, self.count, self.pending, self.tx, self.phase, self.init, self.fenced = addr, count, count, 0, 0, init, False
+        self.addr, self.count, self.pending, self.tx, self.phase, self.init, self.fenced = (
+            addr,
+            count,
+            count,
+            0,
+            0,
+            init,
+            False,
+        )
         self.cur = self.done = Clocks.nothing()  # released into this phase / into completed ones
         self.arrivals: dict[int, int] = {}  # site -> arrivals so far, for hang reports
 
@@ -98,7 +106,8 @@ class Mbarrier:
             self.done, self.cur = join(self.done, self.cur), Clocks.nothing()
 
     def __str__(self) -> str:
-        return f"mbarrier {self.name} in phase {self.phase} ({self.pending} of {self.count} arrivals and {self.tx} B missing)"
+        missing = f"{self.pending} of {self.count} arrivals and {self.tx} B missing"
+        return f"mbarrier {self.name} in phase {self.phase} ({missing})"
 
 
 class AsyncOp:
@@ -124,7 +133,9 @@ class AsyncOp:
 
 
 class World:
-    """What blocks that run at the same time have in common: pending asynchronous work, global writes, the barrier of the grid."""
+    """What blocks that run at the same time have in common: pending asynchronous work, global writes, the barrier
+    of the grid.
+    """
 
     def __init__(self, policy: Policy, rng: random.Random) -> None:
         self.policy, self.rng, self.steps = policy, rng, 0
@@ -140,13 +151,16 @@ class World:
 
 
 class Machine:
-    """The blocks of one cluster (one block when there are no clusters): their shared memory with its shadow, and barriers.
+    """The blocks of one cluster (one block when there are no clusters): their shared memory with its shadow, and
+    barriers.
 
     Addresses and warps count through the cluster: block `rank` has addresses from `rank * span` on and warps from
     `rank * warps_per_block` on.
     """
 
-    def __init__(self, prog: Any, world: World, report: Callable[..., None], nthreads: int, blocks: list[tuple[int, int, int]]) -> None:
+    def __init__(
+        self, prog: Any, world: World, report: Callable[..., None], nthreads: int, blocks: list[tuple[int, int, int]]
+    ) -> None:
         self.prog, self.world, self.policy, self.rng, self.file = prog, world, world.policy, world.rng, report
         self.nthreads, self.nw, self.blocks = nthreads, -(-nthreads // WARP), blocks
         self.warps_per_block = -(-self.nw // 4) * 4 if len(blocks) > 1 else self.nw
@@ -154,7 +168,15 @@ class Machine:
         self.span = 1 << max(nbytes - 1, 1).bit_length()
         self.arena = np.full(self.span * (len(blocks) - 1) + nbytes, 0xFF, np.uint8)
         self.chunks = self.arena.view(np.uint64).reshape(-1, 2)
-        self.sh = Shadow(self.arena.size, self.warps_per_block * len(blocks), prog.granule, self.report, self.place, self.role, prog.strict_proxy)
+        self.sh = Shadow(
+            self.arena.size,
+            self.warps_per_block * len(blocks),
+            prog.granule,
+            self.report,
+            self.place,
+            self.role,
+            prog.strict_proxy,
+        )
         self.bars: dict[int, Mbarrier] = {}
         self.named: dict[Any, dict[str, Any]] = {}
         self.registers: dict[int, list[int]] = {}  # warp -> budgets it asked for
@@ -167,13 +189,21 @@ class Machine:
     def place(self, lo: int, hi: int) -> str:
         """Shared addresses in the words of the kernel."""
         rank = lo // self.span
-        return (f"block {rank} of the cluster: " if len(self.blocks) > 1 else "") + self.prog.place(lo - rank * self.span, hi - rank * self.span)
+        return (f"block {rank} of the cluster: " if len(self.blocks) > 1 else "") + self.prog.place(
+            lo - rank * self.span, hi - rank * self.span
+        )
 
     def role(self, warps: list[int]) -> str:
         """Warps as reports name them."""
         rank = warps[0] // self.warps_per_block
         w = [x - rank * self.warps_per_block for x in warps]
-        text = f"warp {w[0]}" if len(w) == 1 else f"warps {w[0]} to {w[-1]}" if w == list(range(w[0], w[-1] + 1)) else f"warps {w}"
+        text = (
+            f"warp {w[0]}"
+            if len(w) == 1
+            else f"warps {w[0]} to {w[-1]}"
+            if w == list(range(w[0], w[-1] + 1))
+            else f"warps {w}"
+        )
         return f"{text} of block {rank}" if len(self.blocks) > 1 else text
 
     def report(self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True) -> None:
@@ -195,7 +225,9 @@ class Machine:
     def group(self, kind: str, owner: int) -> list[Any]:
         return self.groups.setdefault((kind, owner), [[], 0])
 
-    def mbarrier(self, addr: int, user: int, lanes: np.ndarray | None, site: int, asynchronous: bool = False) -> Mbarrier:
+    def mbarrier(
+        self, addr: int, user: int, lanes: np.ndarray | None, site: int, asynchronous: bool = False
+    ) -> Mbarrier:
         """The mbarrier at an address, as used by lanes of a warp; misuse is reported."""
         bar = self.bars.get(addr)
         if bar is None:
@@ -229,14 +261,15 @@ class Gang:
         self.warp_of, self.col, self.full = self.thread // WARP, np.arange(self.T), self.tid < cta.nthreads
         self.whole = bool(self.full.all())
         self.exists = self.full.reshape(-1, WARP)
-        self.preempt, self.wait, self.fences = cta.policy.preempt, None, 0
+        self.preempt, self.fences = cta.policy.preempt, 0
+        self.wait: Any = None  # what it waits for
         self.report = cta.report
 
     # --- control flow
     def local(self, n: int, dtype: np.dtype, name: str) -> Local:
         return Local(n, self.T, dtype, name)
 
-    def active(self, m: np.ndarray) -> list[int]:
+    def active(self, m: Any) -> list[int]:
         """Warps with an active lane."""
         return self.warp_list if m is self.full else self.warps[m.reshape(-1, WARP).any(1)].tolist()
 
@@ -253,7 +286,7 @@ class Gang:
         if any(lanes is not None for _, lanes in self.lanes(m)):
             self.report("divergence", f"{what} is executed by a part of a warp", site)
 
-    def split_by(self, codes: Any, m: np.ndarray) -> None:
+    def split_by(self, codes: Any, m: Any) -> None:
         """codes: one value per warp; the gang must be split when active warps disagree."""
         groups: dict[Any, list[int]] = {}
         for w, c, on in zip(self.own_warps, codes, m.reshape(-1, WARP).any(1), strict=True):
@@ -262,12 +295,13 @@ class Gang:
             raise Refine(list(groups.values()))
 
     def _sides(self, t: np.ndarray, f: np.ndarray, m: np.ndarray) -> None:
-        self.split_by(list(zip(t.reshape(-1, WARP).any(1).tolist(), f.reshape(-1, WARP).any(1).tolist(), strict=True)), m)
+        taken, left = (np.asarray(x.reshape(-1, WARP).any(1)).tolist() for x in (t, f))
+        self.split_by(list(zip(taken, left, strict=True)), m)
 
     def branch(self, m: np.ndarray, c: Any, suspends: bool) -> tuple[Any, Any]:
         """Masks of the two sides of a branch, None for a side that nobody takes."""
-        t = m & c
-        f = m & ~t
+        t: Any = m & c
+        f: Any = m & ~t
         any_t, any_f = bool(t.any()), bool(f.any())
         if not any_f:
             return m, None
@@ -293,7 +327,7 @@ class Gang:
             return None
         if m is alive:
             return m
-        both = m & alive
+        both: np.ndarray = m & alive
         if not both.any():
             return None
         return m if (both == m).all() else both

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain loads and stores of a gang: shared memory, global tensors, register arrays.
 
-Indices and addresses are numbers, `[thread]` arrays or, inside a vectorised access, `[lane, thread]` arrays; so are masks.
-Only active threads are checked and accessed; inactive ones read 0.
+Indices and addresses are numbers, `[thread]` arrays or, inside a vectorised access, `[lane, thread]` arrays; so are
+masks. Only active threads are checked and accessed; inactive ones read 0.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tilelang.sim.shadow import ALL_LANES, WARP
 
 __all__ = [
     "GlobalTensor",
+    "dense",
+    "in_flight",
     "ldg",
     "ldl",
     "lds",
-    "dense",
-    "in_flight",
     "note_lanes",
     "read_registers",
     "register_slice",
@@ -50,7 +50,9 @@ class GlobalTensor:
         flat = np.lib.stride_tricks.as_strided(array, (span,), (array.itemsize,))
         return GlobalTensor(flat, array.shape, strides, name)
 
-    def view(self, shape: Sequence[int], strides: Sequence[int], dtype: np.dtype, offset: int, name: str) -> GlobalTensor:
+    def view(
+        self, shape: Sequence[int], strides: Sequence[int], dtype: np.dtype, offset: int, name: str
+    ) -> GlobalTensor:
         """The same memory declared again."""
         data = self.data if dtype == self.data.dtype else self.data.view(dtype)
         return GlobalTensor(data[offset:], shape, strides or dense(shape), name)
@@ -86,9 +88,8 @@ def note_lanes(G: Gang, m: np.ndarray) -> None:
         for w in G.warp_list:
             G.sh.touched(w, ALL_LANES)
         return
-    if m.ndim == 2:
-        m = m.any(0)
-    bits = np.packbits(m.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32).reshape(-1).tolist()
+    rows: Any = m.any(0) if m.ndim == 2 else m
+    bits = np.packbits(rows.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32).reshape(-1).tolist()
     for w, b in zip(G.warp_list, bits, strict=True):
         if b:
             G.sh.touched(w, b)
@@ -105,7 +106,16 @@ def _expand(G: Gang, addr: np.ndarray, threads: np.ndarray, nbytes: int) -> tupl
 
 
 def shared_access(
-    G: Gang, addr: np.ndarray, threads: np.ndarray, nbytes: int, write: bool, site: int, *, same: np.ndarray | None = None, collective: bool = False, atomic: bool = False
+    G: Gang,
+    addr: np.ndarray,
+    threads: np.ndarray,
+    nbytes: int,
+    write: bool,
+    site: int,
+    *,
+    same: np.ndarray | None = None,
+    collective: bool = False,
+    atomic: bool = False,
 ) -> None:
     """Shadow bookkeeping of an access of `nbytes` by each of `threads` (ids)."""
     at, who, k = _expand(G, addr, threads, nbytes)
@@ -136,7 +146,9 @@ def _active(G: Gang, addr: Any, m: np.ndarray, size: int, lo: int, hi: int, vect
     if vector > 1 or size > 1:
         first = _active_of(addr[0], mask[0], shape[1:]) if len(shape) == 2 and vector > 1 and np.ndim(addr) == 2 else at
         if (first % (min(vector * size, 16) if vector > 1 else size)).any():
-            G.report("misaligned", f"{vector}-wide access of {size}-byte elements in shared memory is not aligned", site)
+            G.report(
+                "misaligned", f"{vector}-wide access of {size}-byte elements in shared memory is not aligned", site
+            )
     note_lanes(G, m)
     return at, _active_of(G.thread, mask, shape), mask, shape
 
@@ -145,7 +157,9 @@ def _index(at: np.ndarray, size: int) -> np.ndarray:
     return at // size
 
 
-def sts(G: Gang, addr: Any, value: Any, m: np.ndarray, dtype: np.dtype, lo: int, hi: int, vector: int, site: int) -> None:
+def sts(
+    G: Gang, addr: Any, value: Any, m: np.ndarray, dtype: np.dtype, lo: int, hi: int, vector: int, site: int
+) -> None:
     """Store to shared memory; [lo, hi) is the buffer."""
     got = _active(G, addr, m, dtype.itemsize, lo, hi, vector, site, value)
     if got is None:
@@ -168,7 +182,9 @@ def _clash(G: Gang, index: np.ndarray, data: np.ndarray, threads: np.ndarray, si
     odd = (i[1:] == i[:-1]) & (d[1:] != d[:-1])
     if odd.any():
         k = int(np.argmax(odd))
-        G.report("race-ww", f"threads {t[k]} and {t[k + 1]} write different values to one place in one instruction", site)
+        G.report(
+            "race-ww", f"threads {t[k]} and {t[k + 1]} write different values to one place in one instruction", site
+        )
 
 
 def lds(G: Gang, addr: Any, m: np.ndarray, dtype: np.dtype, lo: int, hi: int, vector: int, site: int) -> Any:
@@ -273,7 +289,9 @@ def _check_register(G: Gang, buf: Local, index: Any, m: np.ndarray, write: bool,
             G.cta.trap("oob", f"element {index} of register array {buf.name}[{len(buf.a)}]", site)
         return int(index)
     shape = _shape(G, index)
-    on = np.broadcast_to(index, shape)[np.broadcast_to(m, np.broadcast_shapes(shape, m.shape)) if m.ndim <= len(shape) else m.any(0)]
+    on = np.broadcast_to(index, shape)[
+        np.broadcast_to(m, np.broadcast_shapes(shape, m.shape)) if m.ndim <= len(shape) else m.any(0)
+    ]
     if on.size and (on.min() < 0 or on.max() >= len(buf.a)):
         G.cta.trap("oob", f"elements [{on.min()}, {on.max()}] of register array {buf.name}[{len(buf.a)}]", site)
     if on.size:
@@ -292,7 +310,14 @@ def ldl(G: Gang, buf: Local, index: Any, m: np.ndarray, site: int) -> Any:
     """Load from a register array. The result may be a view: whoever keeps it copies it."""
     index = _check_register(G, buf, index, m, False, site)
     if not buf.filled:
-        check_written(G, buf, index if isinstance(index, int) else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))], site)
+        check_written(
+            G,
+            buf,
+            index
+            if isinstance(index, int)
+            else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))],
+            site,
+        )
     return buf.a[index] if isinstance(index, int) else buf.a[index, G.col]
 
 
@@ -301,7 +326,11 @@ def stl(G: Gang, buf: Local, index: Any, value: Any, m: np.ndarray, site: int) -
     index = _check_register(G, buf, index, m, True, site)
     buf.touched = G.fences
     if not buf.filled:
-        buf.mark(index if isinstance(index, int) else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))])
+        buf.mark(
+            index
+            if isinstance(index, int)
+            else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))]
+        )
     if isinstance(index, int):
         if isinstance(value, np.ndarray) and value.ndim == 2:
             value = value[-1]
@@ -326,7 +355,9 @@ def register_slice(G: Gang, p: Pointer, nbytes: int, m: np.ndarray, site: int) -
     return p.target, slice(start, stop)
 
 
-def read_registers(G: Gang, p: Pointer, count: int, dtype: np.dtype, m: np.ndarray, site: int, check: bool = True) -> np.ndarray:
+def read_registers(
+    G: Gang, p: Pointer, count: int, dtype: np.dtype, m: np.ndarray, site: int, check: bool = True
+) -> np.ndarray:
     """`count` registers of `dtype` from a pointer on, `[count, thread]`; a view where the array has that very type."""
     buf, at = register_slice(G, p, count * dtype.itemsize, m, site)
     if check:
@@ -356,4 +387,3 @@ def write_registers(G: Gang, p: Pointer, values: np.ndarray, m: np.ndarray, site
         np.copyto(buf.a[at], new, where=m)
     else:
         buf.a[at, G.col[m]] = new[:, m]
-

@@ -30,7 +30,9 @@ def _per_thread(G: Gang, x: Any, m: np.ndarray) -> np.ndarray:
 
 
 @meaning("cp_async")
-def cp_async(G: Gang, m: np.ndarray, site: int, dst: Any, src: Pointer, bytes: int, zfill: bool, src_bytes: Any = None) -> None:
+def cp_async(
+    G: Gang, m: np.ndarray, site: int, dst: Any, src: Pointer, bytes: int, zfill: bool, src_bytes: Any = None
+) -> None:
     for w, lanes in G.lanes(m):
         here = m & (G.warp_of == w)
         to, size = _per_thread(G, dst, here), src.target.data.itemsize
@@ -44,11 +46,23 @@ def cp_async(G: Gang, m: np.ndarray, site: int, dst: Any, src: Pointer, bytes: i
             G.report("oob", f"cp_async of {bytes} bytes with src_bytes {n.min()} to {n.max()}", site)
         used = n > 0
         if used.any() and (at[used].min() < 0 or (at + n)[used].max() > data.size):
-            G.cta.trap("oob", f"cp_async reads bytes [{at[used].min()}, {(at + n)[used].max()}) of {src.target.name}, which has {data.size}", site)
+            span = f"[{at[used].min()}, {(at + n)[used].max()})"
+            G.cta.trap("oob", f"cp_async reads bytes {span} of {src.target.name}, which has {data.size}", site)
         _issue(G, site, w, lanes, here, to, data, at, n, bytes)
 
 
-def _issue(G: Gang, site: int, w: int, lanes: Any, here: np.ndarray, to: np.ndarray, data: np.ndarray, at: np.ndarray, n: np.ndarray, size: int) -> None:
+def _issue(
+    G: Gang,
+    site: int,
+    w: int,
+    lanes: Any,
+    here: np.ndarray,
+    to: np.ndarray,
+    data: np.ndarray,
+    at: np.ndarray,
+    n: np.ndarray,
+    size: int,
+) -> None:
     op = AsyncOp("cp.async", site, G.cta.queue(("cp_async", w)))
     op.generic = True
     note_lanes(G, here)
@@ -90,7 +104,9 @@ def cp_async_wait(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
 
 @meaning("cp_async_mbar_arrive")
 def cp_async_mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
-    """Arrives when the earlier cp_async of the thread have completed; releases what they wrote, not the thread's own past."""
+    """Arrives when the earlier cp_async of the thread have completed; releases what they wrote, not the thread's
+    own past.
+    """
     for w, lanes, addr, n in G.by_address(m, bar):
         b = G.cta.mbarrier(addr, w, lanes, site)
         group = G.cta.group("cp_async", w)
@@ -112,7 +128,11 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
     if isinstance(p, Pointer):
         cells, at = p.target.data, _per_thread(G, p.index, m)
         if at.min() < 0 or at.max() + lanes > cells.size:
-            G.cta.trap("oob", f"atomic on elements [{at.min()}, {at.max() + lanes}) of {p.target.name}, which has {cells.size}", site)
+            G.cta.trap(
+                "oob",
+                f"atomic on elements [{at.min()}, {at.max() + lanes}) of {p.target.name}, which has {cells.size}",
+                site,
+            )
         if lanes > 1 and ((at * cells.itemsize + cells.ctypes.data) % (lanes * cells.itemsize)).any():
             G.report("misaligned", f"atomic on {lanes} elements of {p.target.name} is not aligned", site)
         return cells if cells.dtype == dtype else cells.view(dtype), at
@@ -125,7 +145,7 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
     return G.cta.arena.view(dtype), at // dtype.itemsize
 
 
-def _update(G: Gang, p: Any, m: np.ndarray, site: int, dtype: np.dtype, f: Callable[[Any, int], Any]) -> np.ndarray:
+def _update(G: Gang, p: Any, m: np.ndarray, site: int, dtype: np.dtype, f: Callable[[Any, Any], Any]) -> np.ndarray:
     """One atomic per active thread, in thread order; f(old, position) gives the new values. Returns the old ones."""
     out = np.zeros(G.T, dtype)
     if not m.any():
@@ -166,7 +186,9 @@ for _name, _f in (
 
 
 @meaning("atomic_cas")
-def atomic_cas(G: Gang, m: np.ndarray, site: int, p: Any, compare: Any, x: Any, dtype: str, space: str, order: str) -> Any:
+def atomic_cas(
+    G: Gang, m: np.ndarray, site: int, p: Any, compare: Any, x: Any, dtype: str, space: str, order: str
+) -> Any:
     dt = np_dtype(dtype)
     want, value = (_per_thread(G, v, m).astype(dt) for v in (compare, x))
     return _update(G, p, m, site, dt, lambda old, i: np.where(old == want[i], value[i], old))

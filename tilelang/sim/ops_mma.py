@@ -39,7 +39,18 @@ def _wide(x: np.ndarray, tf32: bool) -> np.ndarray:
 
 
 @meaning("mma")
-def mma(G: Gang, m: np.ndarray, site: int, d: Pointer, a: Pointer, b: Pointer, shape: str, a_dtype: str, b_dtype: str, acc_dtype: str) -> None:
+def mma(
+    G: Gang,
+    m: np.ndarray,
+    site: int,
+    d: Pointer,
+    a: Pointer,
+    b: Pointer,
+    shape: str,
+    a_dtype: str,
+    b_dtype: str,
+    acc_dtype: str,
+) -> None:
     G.converged(m, site, "mma")
     k = int(shape.split("k")[1])
     acc = np_dtype(acc_dtype)
@@ -64,13 +75,13 @@ def mma_f64(G: Gang, m: np.ndarray, site: int, d: Pointer, a: Any, b: Any) -> No
     write_registers(G, d, frag + read_registers(G, d, 2, np.dtype(np.float64), m, site), m, site)
 
 
-def _rows(G: Gang, m: np.ndarray, site: int, addr: Any, count: int, write: bool, what: str) -> np.ndarray | None:
+def _rows(G: Gang, m: np.ndarray, site: int, addr: Any, count: int, write: bool, what: str) -> np.ndarray:
     """Row addresses `[warp, 8 * count]` of active warps, checked and recorded."""
     if any(lanes is not None for _, lanes in G.lanes(m)):
         G.cta.trap("divergence", f"{what} is executed by a part of a warp", site)
     at = np.broadcast_to(np.asarray(addr), (G.T,)).reshape(-1, WARP)[:, : 8 * count]
     tids = G.thread.reshape(-1, WARP)[:, : 8 * count]
-    on = m.reshape(-1, WARP).any(1)
+    on = np.asarray(m.reshape(-1, WARP).any(1))
     used = at[on].reshape(-1)
     if used.min() < G.lo or used.max() + 16 > G.hi:
         G.cta.trap("oob", f"{what} of shared [{used.min():#x}, {used.max() + 16:#x}) leaves the allocation", site)
@@ -97,7 +108,9 @@ def _stmatrix(count: int) -> None:
     def run(G: Gang, m: np.ndarray, site: int, dst: Any, src: Pointer, trans: bool) -> None:
         rows = read_registers(G, src, count, _U32, m, site)
         at = _rows(G, m, site, dst, count, True, "stmatrix")
-        data = np.ascontiguousarray(rows.reshape(count, -1, 8, 4).transpose(1, 0, 2, 3)).view(np.uint16)  # [warp, tile, row, column]
+        data = np.ascontiguousarray(rows.reshape(count, -1, 8, 4).transpose(1, 0, 2, 3)).view(
+            np.uint16
+        )  # [warp, tile, row, column]
         if trans:
             data = np.ascontiguousarray(data.transpose(0, 1, 3, 2))
         on = m.reshape(-1, WARP).any(1)

@@ -97,7 +97,7 @@ def mbar_arrive_remote(G: Gang, m: np.ndarray, site: int, bar: Any, cta: Any) ->
 @meaning("mbar_wait", "mbar_spin")
 def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
     addr, parity = G.uniform(m, site, bar, parity)
-    b = [G.cta.mbarrier(addr, w, lanes, site) for w, lanes in G.lanes(m)][0]
+    b = [G.cta.mbarrier(addr, w, lanes, site) for w, lanes in G.lanes(m)].pop()
     if parity not in (0, 1):
         G.report("barrier", f"parity {parity} is neither 0 nor 1", site)
         parity &= 1
@@ -130,10 +130,14 @@ def map_shared(G: Gang, m: np.ndarray, site: int, addr: Any, cta: Any) -> Any:
 
 
 # --- barriers of threads
-def _barrier(G: Gang, m: np.ndarray, site: int, key: Any, count: int, waits: bool, arrives: bool = True, memory: bool = True) -> Any:
+def _barrier(
+    G: Gang, m: np.ndarray, site: int, key: Any, count: int, waits: bool, arrives: bool = True, memory: bool = True
+) -> Any:
     name = f"barrier {key[1]}"
     G.converged(m, site, name)
-    st = G.cta.named.setdefault(key, {"round": 0, "got": 0, "count": 0, "clk": Clocks.nothing(), "out": {}, "sites": {}, "mine": {}})
+    st = G.cta.named.setdefault(
+        key, {"round": 0, "got": 0, "count": 0, "clk": Clocks.nothing(), "out": {}, "sites": {}, "mine": {}}
+    )
     rnd = st["round"] if arrives else st["mine"].get(G.active(m)[0], -1)
     if rnd < 0:
         G.cta.trap("barrier", f"wait on {name} without an arrival before", site)
@@ -155,8 +159,14 @@ def _barrier(G: Gang, m: np.ndarray, site: int, key: Any, count: int, waits: boo
             st["out"].pop(rnd - 8, None)
     if not waits:
         return
+
+    def there() -> str:
+        return G.cta.role(sorted(st["sites"])) if st["sites"] else "nobody"
+
     if st["round"] <= rnd:
-        yield Wait(lambda: st["round"] > rnd, lambda: f"{name}: {st['got']} of {count} threads are there ({G.cta.role(sorted(st['sites'])) if st['sites'] else 'nobody'})", site)
+        yield Wait(
+            lambda: st["round"] > rnd, lambda: f"{name}: {st['got']} of {count} threads are there ({there()})", site
+        )
     for w, lanes in G.lanes(m):
         G.sh.acquire(w, st["out"][rnd], lanes)
 
@@ -169,7 +179,11 @@ def sync_threads(G: Gang, m: np.ndarray, site: int) -> Any:
 def _named(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any) -> tuple[int, int]:
     key, count = G.uniform(m, site, id, threads)
     if not 0 <= key < 16 or count % WARP or not 0 < count <= G.cta.nw * WARP:
-        G.report("barrier-count", f"named barrier {key} of {count} threads (ids are 0 to 15, counts multiples of {WARP} up to the block)", site)
+        G.report(
+            "barrier-count",
+            f"named barrier {key} of {count} threads (ids are 0 to 15, counts multiples of {WARP} up to the block)",
+            site,
+        )
     return key, count
 
 
@@ -205,7 +219,11 @@ def grid_sync(G: Gang, m: np.ndarray, site: int) -> Any:
     if st["got"] >= st["count"]:
         st["got"], st["round"] = 0, rnd + 1
     else:
-        yield Wait(lambda: st["round"] > rnd, lambda: f"the barrier of the grid: {st['got']} of {st['count']} warps are there", site)
+        yield Wait(
+            lambda: st["round"] > rnd,
+            lambda: f"the barrier of the grid: {st['got']} of {st['count']} warps are there",
+            site,
+        )
 
 
 @meaning("syncwarp")

@@ -20,7 +20,9 @@ __all__ = ["complete_tx", "open_group", "wait_groups"]
 _POISON = 0xFFFFFFFFFFFFFFFF
 
 
-def _issue(G: Gang, site: int, what: str, thread: int, base: int, chunks: np.ndarray, write: bool, mode: int | None) -> AsyncOp:
+def _issue(
+    G: Gang, site: int, what: str, thread: int, base: int, chunks: np.ndarray, write: bool, mode: int | None
+) -> AsyncOp:
     """Opens an asynchronous op of one thread on 16-byte chunks of shared memory; its accesses are recorded now."""
     nbytes = len(chunks) * 16
     lo = base // G.cta.span * G.cta.span + BASE
@@ -58,7 +60,19 @@ def _aligned(G: Gang, base: int, to: int, what: str, site: int) -> None:
 
 def _load(rank: int) -> None:
     @meaning(f"tma_load_{rank}d")
-    def run(G: Gang, m: np.ndarray, site: int, dst: Any, map: Any, bar: Any, hint: bool, multicast: bool, mask: Any = 1, policy: Any = 0, **c: Any) -> None:
+    def run(
+        G: Gang,
+        m: np.ndarray,
+        site: int,
+        dst: Any,
+        map: Any,
+        bar: Any,
+        hint: bool,
+        multicast: bool,
+        mask: Any = 1,
+        policy: Any = 0,
+        **c: Any,
+    ) -> None:
         tmap = _usable(G, map, site, rank)
         coords = [c[f"c{i}"] for i in range(rank)]
         for thread, _, base, mb, who, *xy in G.each(m, dst, bar, mask if multicast else 0, *coords):
@@ -82,7 +96,16 @@ def _receivers(G: Gang, mask: int, multicast: bool, site: int) -> list[int]:
     return [i * G.cta.span - G.base for i in range(len(G.cta.blocks)) if mask >> i & 1]
 
 
-def _landing(G: Gang, op: AsyncOp, chunks: np.ndarray, data: Callable[[], np.ndarray], bar: Mbarrier, phase: int, nbytes: int, site: int) -> Callable[[], None]:
+def _landing(
+    G: Gang,
+    op: AsyncOp,
+    chunks: np.ndarray,
+    data: Callable[[], np.ndarray],
+    bar: Mbarrier,
+    phase: int,
+    nbytes: int,
+    site: int,
+) -> Callable[[], None]:
     def fire() -> None:
         G.cta.chunks[chunks] = data().view(np.uint64).reshape(-1, 2)
         complete_tx(G, bar, op, nbytes, phase, site)
@@ -91,15 +114,28 @@ def _landing(G: Gang, op: AsyncOp, chunks: np.ndarray, data: Callable[[], np.nda
 
 
 @meaning("bulk_load")
-def bulk_load(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any, bar: Any, multicast: bool, mask: Any = 1) -> None:
+def bulk_load(
+    G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any, bar: Any, multicast: bool, mask: Any = 1
+) -> None:
     for thread, _, here, at, n, mb, who in G.each(m, dst, src.index, bytes, bar, mask if multicast else 0):
         data, first = _contiguous(G, src.target, at, n, site)
         _aligned(G, here, 16, "bulk load", site)
         for shift in _receivers(G, who, multicast, site):
-            _bulk_to(G, site, "bulk load", thread, here + shift, n, mb + shift, lambda d=data, f=first, n=n: d[f : f + n].copy())
+            _bulk_to(
+                G,
+                site,
+                "bulk load",
+                thread,
+                here + shift,
+                n,
+                mb + shift,
+                lambda d=data, f=first, n=n: d[f : f + n].copy(),
+            )
 
 
-def _bulk_to(G: Gang, site: int, what: str, thread: int, base: int, n: int, bar: int, data: Callable[[], np.ndarray]) -> None:
+def _bulk_to(
+    G: Gang, site: int, what: str, thread: int, base: int, n: int, bar: int, data: Callable[[], np.ndarray]
+) -> None:
     """Contiguous bytes to shared memory, completing on an mbarrier."""
     chunks = np.arange(base >> 4, (base + n) >> 4)
     b = G.cta.mbarrier(bar, thread // WARP, np.array([thread]), site, asynchronous=True)
@@ -115,9 +151,13 @@ def _contiguous(G: Gang, tensor: Any, index: int, nbytes: int, site: int) -> tup
     data = tensor.data.view(np.uint8)
     first = index * tensor.data.itemsize
     if nbytes % 16 or (first + data.ctypes.data) % 16:
-        G.report("misaligned", f"bulk copy of {nbytes} bytes at byte {first} of {tensor.name} (multiples of 16 wanted)", site)
+        G.report(
+            "misaligned", f"bulk copy of {nbytes} bytes at byte {first} of {tensor.name} (multiples of 16 wanted)", site
+        )
     if first < 0 or first + nbytes > data.size:
-        G.cta.trap("oob", f"bulk copy of bytes [{first}, {first + nbytes}) of {tensor.name}, which has {data.size}", site)
+        G.cta.trap(
+            "oob", f"bulk copy of bytes [{first}, {first + nbytes}) of {tensor.name}, which has {data.size}", site
+        )
     return data, first
 
 
@@ -149,7 +189,9 @@ def _storing(G: Gang, tmap: TensorMap, chunks: np.ndarray, xy: list[int], add: b
         G.cta.save(tmap.view, outer)
         if add:
             dt = tmap.dtype
-            tmap.view[outer] = (tmap.view[outer].view(dt) + np.ascontiguousarray(data[inner]).view(dt)).view(tmap.view.dtype)
+            tmap.view[outer] = (tmap.view[outer].view(dt) + np.ascontiguousarray(data[inner]).view(dt)).view(
+                tmap.view.dtype
+            )
             return
         tmap.view[outer] = data[inner]
 
@@ -187,7 +229,9 @@ def bulk_copy_remote(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, byte
         b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
         reader = _issue(G, site, "bulk copy", thread, base, source, False, None)
         writer = _issue(G, site, "bulk copy", thread, to, chunks, True, None)
-        landing = _landing(G, writer, chunks, lambda s=source: G.cta.chunks[s].reshape(-1).view(np.uint8).copy(), b, b.phase, n, site)
+        landing = _landing(
+            G, writer, chunks, lambda s=source: G.cta.chunks[s].reshape(-1).view(np.uint8).copy(), b, b.phase, n, site
+        )
 
         def fire(b: Mbarrier = b, reader: AsyncOp = reader, landing: Callable[[], None] = landing) -> None:
             epoch = np.zeros(reader.agent + 1, np.int64)
@@ -210,7 +254,9 @@ def bulk_commit(G: Gang, m: np.ndarray, site: int) -> None:
         G.cta.group("bulk", t)[1] += 1
 
 
-def wait_groups(G: Gang, m: np.ndarray, site: int, kind: str, owners: list[tuple[int, int, np.ndarray | None]], pending: int) -> Any:
+def wait_groups(
+    G: Gang, m: np.ndarray, site: int, kind: str, owners: list[tuple[int, int, np.ndarray | None]], pending: int
+) -> Any:
     """Waits until at most `pending` committed groups of each owner are open. owners: (owner, warp, lanes that wait)."""
     todo = []
     for owner, w, lanes in owners:
@@ -226,7 +272,7 @@ def wait_groups(G: Gang, m: np.ndarray, site: int, kind: str, owners: list[tuple
 
 @meaning("bulk_wait", "bulk_wait_read")
 def bulk_wait(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
-    owners = [(t, t // WARP, np.array([t])) for t in _threads(G, m) if ("bulk", t) in G.cta.groups]
+    owners: list[Any] = [(t, t // WARP, np.array([t])) for t in _threads(G, m) if ("bulk", t) in G.cta.groups]
     yield from wait_groups(G, m, site, "bulk", owners, pending)
 
 

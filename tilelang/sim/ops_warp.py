@@ -41,7 +41,9 @@ def keep(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
     return x
 
 
-def _shuffle(G: Gang, m: np.ndarray, site: int, x: Any, source: np.ndarray, inside: np.ndarray, dtype: str) -> np.ndarray:
+def _shuffle(
+    G: Gang, m: np.ndarray, site: int, x: Any, source: np.ndarray, inside: np.ndarray, dtype: str
+) -> np.ndarray:
     """source: lane read by each lane `[warp, lane]`; own value where it is not inside the segment."""
     _together(G, m, site, "a shuffle")
     rows, lanes = _warps(G, x, np_dtype(dtype)), np.arange(WARP)
@@ -213,7 +215,9 @@ _unary("tanh_approx", np.tanh, ftz=False)
 def tf32(G: Gang, m: np.ndarray, site: int, x: Any) -> Any:
     """Round to nearest, ties away, to 10 mantissa bits."""
     bits = np.ascontiguousarray(_f32(x)).view(np.uint32)
-    return np.where(np.isfinite(_f32(x)), ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32), _f32(x))
+    return np.where(
+        np.isfinite(_f32(x)), ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32), _f32(x)
+    )
 
 
 @meaning("fma")
@@ -248,7 +252,10 @@ def _pack16(lo: Any, hi: Any, dtype: np.dtype) -> Any:
 
 def _unpack16(x: Any, dtype: np.dtype) -> tuple[Any, Any]:
     x = np.asarray(x, np.uint32)
-    return tuple(np.ascontiguousarray(part.astype(np.uint16)).view(dtype).astype(np.float32) for part in (x & np.uint32(0xFFFF), x >> np.uint32(16)))  # type: ignore[return-value]
+    return tuple(
+        np.ascontiguousarray(part.astype(np.uint16)).view(dtype).astype(np.float32)
+        for part in (x & np.uint32(0xFFFF), x >> np.uint32(16))
+    )  # type: ignore[return-value]
 
 
 @meaning("pack_bf16x2")
@@ -264,7 +271,10 @@ def pack_f16x2(G: Gang, m: np.ndarray, site: int, lo: Any, hi: Any) -> Any:
 def _pack8(name: str, dtype: str) -> None:
     @meaning(name)
     def run(G: Gang, m: np.ndarray, site: int, **x: Any) -> Any:
-        parts = [np.asarray(cast(_f32(x[f"x{i}"]), np_dtype(dtype))).view(np.uint8).astype(np.uint32) << np.uint32(8 * i) for i in range(4)]
+        parts = [
+            np.asarray(cast(_f32(x[f"x{i}"]), np_dtype(dtype))).view(np.uint8).astype(np.uint32) << np.uint32(8 * i)
+            for i in range(4)
+        ]
         return parts[0] | parts[1] | parts[2] | parts[3]
 
 
@@ -276,7 +286,8 @@ def _packed(name: str, dtype: np.dtype, f: Any) -> None:
     @meaning(name)
     def run(G: Gang, m: np.ndarray, site: int, **x: Any) -> Any:
         halves = zip(*(_unpack16(v, dtype) for v in x.values()), strict=True)
-        return _pack16(*(f(*h) for h in halves), dtype)
+        lo, hi = (f(*h) for h in halves)
+        return _pack16(lo, hi, dtype)
 
 
 for _suffix, _dtype in (("bf16x2", _BF16), ("f16x2", np.dtype(np.float16))):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Meanings of the rows on warpgroup matrix multiply.
 
-Each warp brings its quarter of a wgmma; the operation is issued when all four have come, so the warps of a warpgroup may
-sit in different gangs. It fires in order per warpgroup and reads shared memory and A registers *when it fires*.
+Each warp brings its quarter of a wgmma; the operation is issued when all four have come, so the warps of a warpgroup
+may sit in different gangs. It fires in order per warpgroup and reads shared memory and A registers *when it fires*.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ def wgmma(
     source = register_slice(G, a, 16, m, site) if isinstance(a, Pointer) else None
     for buf in {id(x[0]): x[0] for x in (result, source) if x is not None}.values():
         if buf.touched == G.fences:
-            G.report("wgmma-fence", f"{buf.name} was touched by plain code and not fenced (wgmma_fence) before wgmma", site)
+            G.report(
+                "wgmma-fence", f"{buf.name} was touched by plain code and not fenced (wgmma_fence) before wgmma", site
+            )
     if source and not source[0].filled:
         check_written(G, *source, site)
     if adds is True and not result[0].filled:
@@ -142,7 +144,12 @@ def wgmma(
         for buf, at, written in [(*result, True)] + ([(*source, False)] if source else []):
             buf.flight.append((op, at.start, at.stop, written))
         if len(op.parts) == 4:
-            shape = (n, np_dtype("float32" if a_dtype == "tf32" else a_dtype), np_dtype("float32" if b_dtype == "tf32" else b_dtype), acc)
+            shape = (
+                n,
+                np_dtype("float32" if a_dtype == "tf32" else a_dtype),
+                np_dtype("float32" if b_dtype == "tf32" else b_dtype),
+                acc,
+            )
             _issue(G, site, op, w, shape, (tnsp_a, tnsp_b), a_dtype == "tf32")
             core.drop_complete()
 

@@ -18,7 +18,7 @@ from tilelang.sim.report import Refine, Report, SimUnsupported, Trap
 from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate
 from tilelang.sim.tensormap import TensorMap
-from tilelang.sim.values import cast, maximum, minimum, np_dtype, reinterpret, select, trunc_div, trunc_mod, wrap
+from tilelang.sim.values import cast, maximum, minimum, reinterpret, select, trunc_div, trunc_mod, wrap
 
 __all__ = ["Program"]
 
@@ -49,7 +49,9 @@ def _tensor(array: Any, name: str, rank: int, dtype: np.dtype) -> GlobalTensor:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"argument {name} must be a numpy array, got {type(array).__name__}")
     if array.ndim != rank or array.dtype != dtype:
-        raise TypeError(f"argument {name} must be a {dtype} array of {rank} dimensions, got {array.dtype}{list(array.shape)}")
+        raise TypeError(
+            f"argument {name} must be a {dtype} array of {rank} dimensions, got {array.dtype}{list(array.shape)}"
+        )
     return GlobalTensor.of(array, name)
 
 
@@ -66,10 +68,11 @@ def _expect_dense(tensor: GlobalTensor) -> None:
 
 
 _SCOPE: dict[str, Any] = {
-    "np": np, "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum, "trunc_div": trunc_div,
-    "trunc_mod": trunc_mod, "reinterpret": reinterpret, "INTRINSICS": values.INTRINSICS, "TensorMap": TensorMap, "Pointer": Pointer,
-    "own": _own, "scalar": _scalar, "offset": _offset, "tensor": _tensor, "expect": _expect, "expect_dense": _expect_dense,
-    "ldg": ldg, "stg": stg, "lds": lds, "sts": sts, "ldl": ldl, "stl": stl, "local_view": local_view,
+    "np": np, "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
+    "trunc_div": trunc_div, "trunc_mod": trunc_mod, "reinterpret": reinterpret, "INTRINSICS": values.INTRINSICS,
+    "TensorMap": TensorMap, "Pointer": Pointer, "own": _own, "scalar": _scalar, "offset": _offset, "tensor": _tensor,
+    "expect": _expect, "expect_dense": _expect_dense, "ldg": ldg, "stg": stg, "lds": lds, "sts": sts, "ldl": ldl,
+    "stl": stl, "local_view": local_view,
 }  # fmt: skip
 
 
@@ -80,7 +83,9 @@ class Program:
     `warps_per_gang`: warps in lock step to begin with. `strict_proxy`: see `Shadow.fence_async`.
     """
 
-    def __init__(self, func: Any, *, granule: int | None = None, warps_per_gang: int = 4, strict_proxy: bool = True) -> None:
+    def __init__(
+        self, func: Any, *, granule: int | None = None, warps_per_gang: int = 4, strict_proxy: bool = True
+    ) -> None:
         self.name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "kernel"
         self.translation = t = translate(func)
         self.source, self.shared_bytes, self.params = t.text, t.shared_bytes, t.params
@@ -105,7 +110,7 @@ class Program:
 
     def place(self, lo: int, hi: int) -> str:
         """A range of shared addresses in the words of the kernel: the smallest buffer around it, and byte offsets."""
-        around = [v for v in self.translation.views if v[0] <= lo and hi <= v[1]]
+        around = [v for v in reversed(self.translation.views) if v[0] <= lo and hi <= v[1]]
         if not around:
             return f"shared [{lo:#x}, {hi:#x})"
         first, _, name = min(around, key=lambda v: v[1] - v[0])
@@ -113,7 +118,7 @@ class Program:
 
     def barrier_name(self, addr: int) -> str:
         """An mbarrier as the kernel names it: `full[2]`."""
-        around = [v for v in self.translation.views if v[0] <= addr and addr + 8 <= v[1]]
+        around = [v for v in reversed(self.translation.views) if v[0] <= addr and addr + 8 <= v[1]]
         if not around:
             return f"at {addr:#x}"
         first, _, name = min(around, key=lambda v: v[1] - v[0])
@@ -129,7 +134,9 @@ class Program:
         grid: Sequence[int] | None = None,
         blocks: str | Sequence[tuple[int, int, int]] = "all",
     ) -> tuple[list[Report], dict[str, Any]]:
-        """Runs all launches; arguments are modified in place. Raises TypeError or ValueError on arguments that do not fit."""
+        """Runs all launches; arguments are modified in place. Raises TypeError or ValueError on arguments that do
+        not fit.
+        """
         given = args if isinstance(args, Mapping) else dict(zip(self.params, args, strict=True))
         if missing := [p for p in self.params if p not in given]:
             raise TypeError(f"{self.name} needs the argument(s) {missing}")
@@ -151,14 +158,18 @@ class Program:
         stats |= {"seconds": time.perf_counter() - t0, "gangs": dict(self.partitions)}
         return list(reports.values()), stats
 
-    def _launch(self, index: int, extents: dict[str, int], env: Any, context: Any, stats: Any, grid: Any, blocks: Any) -> None:
+    def _launch(
+        self, index: int, extents: dict[str, int], env: Any, context: Any, stats: Any, grid: Any, blocks: Any
+    ) -> None:
         how, rng, file, reports = context
         threads = int(np.prod([int(extents.get(f"threadIdx.{d}", 1)) for d in "xyz"]))
         nw = -(-threads // WARP)
         if threads > 1024:
             file("resources", f"{threads} threads in a block (the limit is 1024)")
         if self.shared_bytes > MAX_SHARED_BYTES:
-            file("resources", f"{self.shared_bytes} bytes of shared memory in a block (the limit is {MAX_SHARED_BYTES})")
+            file(
+                "resources", f"{self.shared_bytes} bytes of shared memory in a block (the limit is {MAX_SHARED_BYTES})"
+            )
         self.partitions.setdefault(index, [list(range(i, min(i + self.width, nw))) for i in range(0, nw, self.width)])
         size = tuple(grid) if grid is not None else tuple(int(extents.get(f"blockIdx.{d}", 1)) for d in "xyz")
         size = (*size, 1, 1)[:3]
@@ -170,7 +181,7 @@ class Program:
         clusters = _clusters(size, cluster, blocks)
         together = self.has_grid_sync
         if together and sum(map(len, clusters)) * nw > MAX_TOGETHER:
-            raise SimUnsupported(f"a barrier of a grid of {len(clusters)} clusters: at most {MAX_TOGETHER} warps can be simulated at a time")
+            raise SimUnsupported(f"a grid barrier over more than {MAX_TOGETHER} warps: {sum(map(len, clusters)) * nw}")
         for group in [clusters] if together else [[c] for c in clusters]:
             stats["ctas"] += sum(map(len, group))
             while True:
@@ -182,7 +193,16 @@ class Program:
                 reports.update(before)
 
     def _run_group(
-        self, index: int, threads: int, how: Policy, rng: random.Random, file: Any, env: Any, group: Any, cluster: Any, stats: Any
+        self,
+        index: int,
+        threads: int,
+        how: Policy,
+        rng: random.Random,
+        file: Any,
+        env: Any,
+        group: Any,
+        cluster: Any,
+        stats: Any,
     ) -> bool:
         """Runs clusters at the same time. False when they must be run again with finer gangs."""
         world, machines, live = World(how, rng), [], []
@@ -219,7 +239,9 @@ class Program:
             world.steps += 1
             ready = [x for x in live if x[0].wait is None or (not x[0].wait.poll and x[0].wait.ready())]
             events = [o for o in world.pending if o.queue[0] is o]
-            if events and (not ready or (how.asyncs == "random" and rng.random() * (len(events) + len(ready)) < len(events))):
+            if events and (
+                not ready or (how.asyncs == "random" and rng.random() * (len(events) + len(ready)) < len(events))
+            ):
                 o = rng.choice(events) if how.asyncs == "random" else events[-1 if how.asyncs == "lifo" else 0]
                 world.pending.remove(o)
                 o.complete()
@@ -246,7 +268,9 @@ class Program:
         return True
 
     # --- global memory
-    def global_write(self, G: Gang, tensor: GlobalTensor, at: np.ndarray, threads: np.ndarray, site: int, data: np.ndarray) -> None:
+    def global_write(
+        self, G: Gang, tensor: GlobalTensor, at: np.ndarray, threads: np.ndarray, site: int, data: np.ndarray
+    ) -> None:
         """Records plain writes. Two blocks of one launch may not write different values to one place."""
         key = tensor.data.ctypes.data, tensor.data.size, tensor.data.itemsize
         shadow = self.global_writes.get(key)
@@ -260,7 +284,12 @@ class Program:
             odd = foreign & (tensor.data[at].view(raw) != data.view(raw))
             if odd.any():
                 first = int(np.asarray(at)[odd].min())
-                G.report("race-global", f"another block wrote element {first} of {tensor.name} in this launch", site, int(shadow.site[first]))
+                G.report(
+                    "race-global",
+                    f"another block wrote element {first} of {tensor.name} in this launch",
+                    site,
+                    int(shadow.site[first]),
+                )
         w = threads // WARP
         shadow.block[at], shadow.warp[at], shadow.clock[at], shadow.site[at] = me, w, G.sh.clk[w], site
 
@@ -271,11 +300,20 @@ class Program:
             return
         writer = shadow.warp[at]
         rows = G.sh.row_of[threads]
-        bad = (shadow.block[at] == self._block_number()) & (writer != threads // WARP) & (shadow.clock[at] > G.sh.vc[rows, writer])
+        bad = (
+            (shadow.block[at] == self._block_number())
+            & (writer != threads // WARP)
+            & (shadow.clock[at] > G.sh.vc[rows, writer])
+        )
         if bad.any():
             first = int(np.asarray(at)[bad].min())
             warp = int(shadow.warp[first])
-            G.report("race-global", f"{G.cta.role([warp])} wrote element {first} of {tensor.name}, unordered with this read", site, int(shadow.site[first]))
+            G.report(
+                "race-global",
+                f"{G.cta.role([warp])} wrote element {first} of {tensor.name}, unordered with this read",
+                site,
+                int(shadow.site[first]),
+            )
 
     def _block_number(self) -> int:
         x, y, z = self._block
@@ -290,8 +328,12 @@ class _GlobalShadow:
         self.warp = np.zeros(n, np.int16)
 
 
-def _clusters(size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
-    """Clusters to run, each as its blocks in rank order: all, those with a corner of the grid or its middle, or chosen ones."""
+def _clusters(
+    size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, int, int]]
+) -> list[list[tuple[int, int, int]]]:
+    """Clusters to run, each as its blocks in rank order: all, those with a corner of the grid or its middle, or
+    chosen ones.
+    """
     counts = [n // c for n, c in zip(size, cluster, strict=True)]
     if not isinstance(which, str):
         firsts = list(dict.fromkeys(tuple(i // c for i, c in zip((*b, 0, 0)[:3], cluster, strict=True)) for b in which))
@@ -304,7 +346,8 @@ def _clusters(size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequ
         raise ValueError(f"blocks must be 'all', 'sample' or a list of block indices, got {which!r}")
     cx, cy, cz = cluster
     return [
-        [(x * cx + i, y * cy + j, z * cz + k) for k in range(cz) for j in range(cy) for i in range(cx)] for x, y, z in firsts
+        [(x * cx + i, y * cy + j, z * cz + k) for k in range(cz) for j in range(cy) for i in range(cx)]
+        for x, y, z in firsts
     ]
 
 

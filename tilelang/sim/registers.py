@@ -27,7 +27,7 @@ class _Alias(Local):
         """Views take no part in it."""
 
     @property
-    def touched(self) -> int:  # type: ignore[override]
+    def touched(self) -> int:
         return self._base.touched
 
     @touched.setter
@@ -35,19 +35,20 @@ class _Alias(Local):
         self._base.touched = value
 
     @property
-    def flight(self) -> Any:  # type: ignore[override]
+    def flight(self) -> Any:
         return self._base.flight
 
     @flight.setter
-    def flight(self, value: Any) -> None:
+    def flight(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - shared with the base
         self._base.flight = value
 
 
 def local_view(pointer: Pointer, dtype: np.dtype, offset: Any, n: int, name: str) -> Local:
     """`n` elements of `dtype` from `offset` elements (of `dtype`) past the pointer on.
 
-    Registers lie as `[element, thread]`; types of one width alias directly, packed ones need 32-bit base registers laid out
-    as `[register, thread, part]`, which is what a base array is turned into the first time it is viewed like that.
+    Registers lie as `[element, thread]`; types of one width alias directly, packed ones need 32-bit base registers
+    laid out as `[register, thread, part]`, which is what a base array is turned into the first time it is viewed like
+    that.
     """
     base = pointer.target
     size, have = dtype.itemsize, base.dtype.itemsize

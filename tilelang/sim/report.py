@@ -14,7 +14,8 @@ __all__ = ["Refine", "Report", "SimError", "SimUnsupported", "Trap", "Wait"]
 class Report:
     """One finding.
 
-    `kind` names the mistake (race-ww, race-wr, race-rw, proxy-fence, uninit, oob, misaligned, deadlock, divergence, ...),
+    `kind` names the mistake (race-ww, race-wr, race-rw, proxy-fence, uninit, oob, misaligned, deadlock, divergence,
+    ...),
     `text` says who and where in memory; `where`/`other` are the source places of the access and of its counterpart.
     """
 

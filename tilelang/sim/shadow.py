@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Happens-before for shared memory: vector clocks over warps and asynchronous operations, and shadow bytes.
 
-*Agents* are the warps of a CTA (generic proxy) and asynchronous operations (async proxy). Warp `w` has an epoch `clk[w]`
-that grows at every release. A *row* is one point of view: `vc[row, agent]` says up to which epoch the agent's accesses
-happened before, `av[row, agent]` which generic writes are moreover visible to the async proxy. Each warp has row `w`;
-lanes that synchronised alone have a *fork* of it until the warp synchronises (`row_of[thread]`).
+*Agents* are the warps of a CTA (generic proxy) and asynchronous operations (async proxy). Warp `w` has an epoch
+`clk[w]` that grows at every release. A *row* is one point of view: `vc[row, agent]` says up to which epoch the
+agent's accesses happened before, `av[row, agent]` which generic writes are moreover visible to the async proxy. Each
+warp has row `w`; lanes that synchronised alone have a *fork* of it until the warp synchronises (`row_of[thread]`).
 
 A row knows its own warp's past only up to the last synchronisation of the warp (`seg_start`): within such a segment an
-access is ordered with those of the same lane alone. A release by some lanes covers older segments plus the own accesses of
-these lanes (`Clocks.part`), which is how a missing `__syncwarp` before an elected arrive is found.
+access is ordered with those of the same lane alone. A release by some lanes covers older segments plus the own
+accesses of these lanes (`Clocks.part`), which is how a missing `__syncwarp` before an elected arrive is found.
 """
 
 from __future__ import annotations
@@ -66,7 +66,16 @@ def join(a: Clocks, b: Clocks) -> Clocks:
 class Shadow:
     """Last write and last reads of every granule of one CTA's shared memory."""
 
-    def __init__(self, nbytes: int, nwarps: int, granule: int, report: Callable[..., None], place: Callable[[int, int], str], role: Callable[[list[int]], str], strict_proxy: bool = True) -> None:
+    def __init__(
+        self,
+        nbytes: int,
+        nwarps: int,
+        granule: int,
+        report: Callable[..., None],
+        place: Callable[[int, int], str],
+        role: Callable[[list[int]], str],
+        strict_proxy: bool = True,
+    ) -> None:
         self.place, self.role = place, role
         self.shift, self.nw, self.report, self.strict = granule.bit_length() - 1, nwarps, report, strict_proxy
         self.na, rows = nwarps + 16, nwarps + 8
@@ -84,7 +93,9 @@ class Shadow:
         self.seg_lanes = [0] * nwarps  # lanes that accessed shared memory since the warp synchronised
         self.last: dict[int, int] = {}  # async agent -> clock of its newest operation
         self.label: dict[int, str] = {}
-        self.loose: set[int] = set()  # async agents that write through the generic proxy: any fence that saw them covers them
+        self.loose: set[int] = (
+            set()
+        )  # async agents that write through the generic proxy: any fence that saw them covers them
 
     # --- agents and rows
     def new_agent(self, op: Any, past: Clocks) -> None:
@@ -199,7 +210,9 @@ class Shadow:
     def _name(self, agent: int) -> str:
         return self.role([agent]) if agent < self.nw else self.label.get(agent, "async op")
 
-    def _file(self, kind: str, bad: np.ndarray, g: np.ndarray, who: Any, site: int, verb: str, agents: Any, sites: Any) -> None:
+    def _file(
+        self, kind: str, bad: np.ndarray, g: np.ndarray, who: Any, site: int, verb: str, agents: Any, sites: Any
+    ) -> None:
         i = int(np.argmax(bad))
         me, it = self._name(int(who[i]) if isinstance(who, np.ndarray) else who), self._name(int(agents(i)))
         lo, hi = int(g[bad].min()) << self.shift, (int(g[bad].max()) + 1) << self.shift
@@ -234,7 +247,9 @@ class Shadow:
         collective: bool = False,
         atomic: bool = False,
     ) -> None:
-        """An access by threads (flat, one per granule). `same`: the write does not change the bytes (no race with writes)."""
+        """An access by threads (flat, one per granule). `same`: the write does not change the bytes (no race with
+        writes).
+        """
         who, lane, rows = threads // WARP, threads % WARP, self.row_of[threads]
         if collective:
             lane = np.full_like(lane, COLLECTIVE)
@@ -248,7 +263,16 @@ class Shadow:
         if bad.any():
             self._covered(bad, rows, wa, wc, wl)
         if bad.any():
-            self._file("race-ww" if write else "race-wr", bad, g, who, site, "write", lambda i: wa[i], lambda i: self.w_site[g[i]])
+            self._file(
+                "race-ww" if write else "race-wr",
+                bad,
+                g,
+                who,
+                site,
+                "write",
+                lambda i: wa[i],
+                lambda i: self.w_site[g[i]],
+            )
         clock = self.clk[who]
         if not write:
             if not wc.all():
@@ -275,13 +299,17 @@ class Shadow:
             self.r_lane[g[odd], who[odd]] = SEVERAL
 
     def _overtaken(self, late: np.ndarray, g: np.ndarray, rows: Any, who: Any, site: int) -> None:
-        """Files reads (`late[granule, agent]`) that a write does not come after, unless a release by their lanes covers them."""
+        """Files reads (`late[granule, agent]`) that a write does not come after, unless a release by their lanes
+        covers them.
+        """
         if not late.any():
             return
         at, agents = np.nonzero(late)
         lanes = np.where(agents < self.nw, self.r_lane[g[at], np.minimum(agents, self.nw - 1)], COLLECTIVE)
         open_ = np.ones(len(at), bool)
-        self._covered(open_, rows[at] if isinstance(rows, np.ndarray) else rows, agents, self.r_clock[g[at], agents], lanes)
+        self._covered(
+            open_, rows[at] if isinstance(rows, np.ndarray) else rows, agents, self.r_clock[g[at], agents], lanes
+        )
         if not open_.any():
             return
         bad, first = np.zeros(len(g), bool), np.zeros(len(g), np.int64)
@@ -291,8 +319,12 @@ class Shadow:
     def touched(self, w: int, lanes: int) -> None:
         self.seg_lanes[w] |= lanes
 
-    def asynchronous(self, g: np.ndarray, op: Any, past: Clocks, write: bool, site: int, mode: int | None = None) -> None:
-        """An access of an asynchronous op, whose past is that of its issuer; recorded at issue, since it may run any time after."""
+    def asynchronous(
+        self, g: np.ndarray, op: Any, past: Clocks, write: bool, site: int, mode: int | None = None
+    ) -> None:
+        """An access of an asynchronous op, whose past is that of its issuer; recorded at issue, since it may run
+        any time after.
+        """
         wa, wc = self.w_agent[g], self.w_clock[g]
         own = (wa == op.agent) & (wc == op.clock)
         bad = (wc > past.vc[wa]) & ~own
@@ -306,7 +338,9 @@ class Shadow:
             self._file("proxy-fence", unfenced, g, op.agent, site, *writer)
         if not write:
             if not wc.all():
-                self.report("uninit", f"{op.what} reads shared memory that nobody wrote: {self._unwritten(g, wc)}", site)
+                self.report(
+                    "uninit", f"{op.what} reads shared memory that nobody wrote: {self._unwritten(g, wc)}", site
+                )
             if mode is not None and (odd := (self.w_mode[g] >= 0) & (self.w_mode[g] != mode) & (wc > 0)).any():
                 verb = f"write with swizzle mode {self.w_mode[g][odd][0]} (read with {mode})"
                 self._file("layout", odd, g, op.agent, site, verb, *writer[1:])

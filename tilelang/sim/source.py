@@ -3,8 +3,9 @@
 
 `translate(func)` gives a module text with `host(P, REPORT)` (shapes, tensor maps, launch extents) and one generator
 `kernel<i>(G, E, BLOCK)` for each launch. An expression is *uniform* ("u", a Python number, which never meets numpy) or
-*varying* ("v", an array over the gang's threads). Divergence is a mask variable; a branch or loop whose body can suspend
-tells the gang, which splits when its warps disagree. The text is readable: print it when debugging (`Program.source`).
+*varying* ("v", an array over the gang's threads). Divergence is a mask variable; a branch or loop whose body can
+suspend tells the gang, which splits when its warps disagree. The text is readable: print it when debugging
+(`Program.source`).
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class _Translator(Expressions):
 
     def looks(self, s: Any) -> bool:
         parts = [getattr(s, f, None) for f in ("value", "condition", "min", "extent")]
-        return any(p is not None and hasattr(p, "ty") and self.observes(p) for p in parts) or any(self.looks(x) for x in _kids(s))
+        return any(p is not None and hasattr(p, "ty") and self.observes(p) for p in parts) or any(
+            self.looks(x) for x in _kids(s)
+        )
 
     def calls_blocking(self, s: Any) -> bool:
         parts = [getattr(s, f, None) for f in ("value", "condition")]
@@ -114,7 +117,9 @@ class _Translator(Expressions):
 
     @staticmethod
     def is_return(s: Any) -> bool:
-        name = getattr(getattr(getattr(s, "value", None), "op", None), "name", "") if isinstance(s, tirx.Evaluate) else ""
+        name = (
+            getattr(getattr(getattr(s, "value", None), "op", None), "name", "") if isinstance(s, tirx.Evaluate) else ""
+        )
         return name in ("tirx.thread_return", "tirx.ret")
 
     # --- statements
@@ -314,7 +319,9 @@ class _Translator(Expressions):
             below = "1"
             for var, tag, n in sorted(launch.axes, key=lambda a: a[1]):
                 thread = tag.startswith("threadIdx")
-                self.bind(var, *((f"G.tid // ({below}) % ({self.ex(n)[0]})", "v") if thread else (f"BLOCK[{tag!r}]", "u")))
+                self.bind(
+                    var, *((f"G.tid // ({below}) % ({self.ex(n)[0]})", "v") if thread else (f"BLOCK[{tag!r}]", "u"))
+                )
                 below += f" * {self.ex(n)[0]}" if thread else ""
             self.emit("m0 = G.full")
             self.mask, self.tail = "m0", True
@@ -326,7 +333,16 @@ class _Translator(Expressions):
             self.emit("yield")  # a kernel without barriers is a generator too
             texts += [f"def kernel{i}(G, E, BLOCK):", *self.out, ""]
         text = "\n".join([*host, "", *texts, ""])
-        return Translation(text, self.consts, self.sites, self.shared_bytes, self.granule, len(launches), [p.name for p in self.func.params], self.views)
+        return Translation(
+            text,
+            self.consts,
+            self.sites,
+            self.shared_bytes,
+            self.granule,
+            len(launches),
+            [p.name for p in self.func.params],
+            self.views,
+        )
 
     def host(self) -> list[Launch]:
         """Emits the host part and returns the launches."""
@@ -355,7 +371,10 @@ class _Translator(Expressions):
         elif isinstance(s, tirx.AssertStmt):
             parts = "".join(str(getattr(p, "value", p)) for p in s.message_parts)
             self.emit(f"if not {self.ex(s.condition)[0]}: raise ValueError({parts!r})")
-        elif isinstance(s, tirx.Evaluate) and getattr(getattr(s.value, "op", None), "name", "") == "tirx.tensormap_encode_tiled":
+        elif (
+            isinstance(s, tirx.Evaluate)
+            and getattr(getattr(s.value, "op", None), "name", "") == "tirx.tensormap_encode_tiled"
+        ):
             self.encode(s.value)
         elif isinstance(s, tirx.Evaluate) and type(s.value).__name__ != "Call":
             pass
@@ -367,11 +386,13 @@ class _Translator(Expressions):
         r = int(at["rank"])
         src = [self.ex(x)[0] for x in a]
         dims, strides, box, steps = (
-            f"[{', '.join(x)}]" for x in (src[2 : 2 + r], src[2 + r : 1 + 2 * r], src[1 + 2 * r : 1 + 3 * r], src[1 + 3 * r : 1 + 4 * r])
+            f"[{', '.join(x)}]"
+            for x in (src[2 : 2 + r], src[2 + r : 1 + 2 * r], src[1 + 2 * r : 1 + 3 * r], src[1 + 3 * r : 1 + 4 * r])
         )
         size = np_dtype(at["descriptor_dtype"]).itemsize
         nan = bool(int(at["oob_fill"]))
-        self.emit(f"{src[0]}.encode({src[1]}.target.data, {dims}, {strides}, {box}, {int(at['swizzle'])}, {size}, REPORT, {nan}, {steps})")
+        options = f"{int(at['swizzle'])}, {size}, REPORT, {nan}, {steps}"
+        self.emit(f"{src[0]}.encode({src[1]}.target.data, {dims}, {strides}, {box}, {options})")
 
     def parameter(self, p: Any) -> None:
         """Binds a parameter, the shape symbols it defines, and checks what it promises."""
@@ -399,4 +420,3 @@ def _launch_of(s: Any) -> Launch:
             axes.append((s.node.var, tag, s.value))
         s = s.body
     return Launch(s, axes)
-

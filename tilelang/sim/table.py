@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numpy column of the device-op table: row name -> meaning.
 
-A meaning is `run(G, m, site, **operands, **statics)` for gang `G` under mask `m`. Values are numbers or arrays over threads,
-`smem` operands shared addresses, `gmem` and `regs` operands `Pointer`s, `tmap` operands `TensorMap`s. One that can suspend
-is a generator that yields `Wait` (`blocks`).
+A meaning is `run(G, m, site, **operands, **statics)` for gang `G` under mask `m`. Values are numbers or arrays over
+threads,
+`smem` operands shared addresses, `gmem` and `regs` operands `Pointer`s, `tmap` operands `TensorMap`s. One that can
+suspend is a generator that yields `Wait` (`blocks`).
 """
 
 from __future__ import annotations

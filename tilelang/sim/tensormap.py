@@ -41,10 +41,20 @@ class TensorMap:
         fill_nan: bool = False,
         steps: Sequence[int] = (),
     ) -> TensorMap:
-        """Builds the map over `flat` (1-D, contiguous memory of the tensor). Violations of the driver's rules are reported."""
-        self.dims, self.box, self.mode, self.esize, self.nbytes = list(dims), list(box), mode, esize, int(np.prod(box)) * esize
+        """Builds the map over `flat` (1-D, contiguous memory of the tensor). Violations of the driver's rules are
+        reported.
+        """
+        self.dims, self.box, self.mode, self.esize, self.nbytes = (
+            list(dims),
+            list(box),
+            mode,
+            esize,
+            int(np.prod(box)) * esize,
+        )
         if any(s % 16 for s in strides):
-            report("tma", f"tensor map strides {list(strides)} B must be multiples of 16 (cuTensorMapEncodeTiled fails)")
+            report(
+                "tma", f"tensor map strides {list(strides)} B must be multiples of 16 (cuTensorMapEncodeTiled fails)"
+            )
         if any(b < 1 or b > 256 for b in box) or (mode and box[0] * esize > 16 << mode) or box[0] * esize % 16:
             report("tma", f"illegal box {list(box)} of {esize}-byte elements for swizzle mode {mode}")
         if any(s != 1 for s in steps):
@@ -52,7 +62,8 @@ class TensorMap:
         if any(d < 1 for d in dims):
             report("tma", f"tensor map dimensions {list(dims)} must be positive (cuTensorMapEncodeTiled fails)")
         if sum((d - 1) * s for d, s in zip(dims, [esize, *strides], strict=True)) + esize > flat.nbytes:
-            report("oob", f"tensor map {list(dims)} with strides {list(strides)} reaches past the end of the tensor ({flat.nbytes} B)")
+            reach = f"{list(dims)} with strides {list(strides)}"
+            report("oob", f"tensor map {reach} reaches past the end of the tensor ({flat.nbytes} B)")
             return self
         if flat.ctypes.data % 16:
             report("tma", "the address of the tensor must be a multiple of 16 bytes (cuTensorMapEncodeTiled fails)")

@@ -15,7 +15,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["INTRINSICS", "cast", "minimum", "maximum", "np_dtype", "register_image", "reinterpret", "select", "trunc_div", "trunc_mod", "wrap"]
+__all__ = [
+    "INTRINSICS",
+    "cast",
+    "maximum",
+    "minimum",
+    "np_dtype",
+    "register_image",
+    "reinterpret",
+    "select",
+    "trunc_div",
+    "trunc_mod",
+    "wrap",
+]
 
 Value = Any  # a Python number, a numpy scalar or an array over threads
 
@@ -52,7 +64,11 @@ def cast(x: Value, dtype: np.dtype) -> Value:
         info = np.iinfo(dtype)
         wide = np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=float(info.max), neginf=float(info.min))
         inside = np.clip(np.trunc(wide), float(info.min), float(info.max))
-        out = np.where(inside >= float(info.max), info.max, np.where(inside <= float(info.min), info.min, inside).astype(np.int64 if info.min else np.uint64))
+        out = np.where(
+            inside >= float(info.max),
+            info.max,
+            np.where(inside <= float(info.min), info.min, inside).astype(np.int64 if info.min else np.uint64),
+        )
         return out.astype(dtype)
     if dtype.name in _SATURATES:
         top = _SATURATES[dtype.name]
@@ -82,7 +98,9 @@ def register_image(x: Value, dtype: np.dtype) -> Value:
 
 
 def trunc_div(a: Value, b: Value) -> Value:
-    """Division as C does it: integers towards zero (0 where the divisor is 0: such lanes are masked), floats exactly."""
+    """Division as C does it: integers towards zero (0 where the divisor is 0: such lanes are masked), floats
+    exactly.
+    """
     if isinstance(a, int) and isinstance(b, int):
         return 0 if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
     if (np.asarray(a).dtype.kind in "iub") and (np.asarray(b).dtype.kind in "iub"):
@@ -147,7 +165,9 @@ def _clz(x: Value) -> Value:
     x = np.asarray(x)
     bits = x.dtype.itemsize * 8
     wide = x.astype(np.uint64) & np.uint64((1 << bits) - 1)
-    return (bits - np.where(wide == 0, 0, np.floor(np.log2(np.maximum(wide, 1).astype(np.longdouble))).astype(np.int64) + 1)).astype(np.int32)
+    return (
+        bits - np.where(wide == 0, 0, np.floor(np.log2(np.maximum(wide, 1).astype(np.longdouble))).astype(np.int64) + 1)
+    ).astype(np.int32)
 
 
 def _one(x: Any) -> Any:
@@ -194,7 +214,11 @@ INTRINSICS |= {
     "isnan": np.isnan,
     "isinf": np.isinf,
     "isfinite": np.isfinite,
-    "fma": lambda x, y, z: (np.asarray(x, np.float64) * y + z).astype(np.asarray(x).dtype) if np.asarray(x).dtype == np.float32 else x * y + z,
+    "fma": lambda x, y, z: (
+        (np.asarray(x, np.float64) * y + z).astype(np.asarray(x).dtype)
+        if np.asarray(x).dtype == np.float32
+        else x * y + z
+    ),
     "popcount": _popcount,
     "clz": _clz,
     "bitwise_not": lambda x: ~x,

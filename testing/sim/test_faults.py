@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small kernels with one planted mistake each; their correct twins give no report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sim_build import Arena, at, dev, f32, kernel, local, when
+from tvm import ir, tirx
+from tvm.tirx.script.builder import ir as T
+
+from tilelang.sim import POLICIES, SimResult, simulate
+
+
+def run(body: Callable[..., None], threads: int = 64, policy: str = "rr", grid: int = 1) -> SimResult:
+    func = kernel(body, {"A": ((256,), "float32"), "B": ((256,), "float32")}, threads, grid)
+    return simulate(func, [np.arange(256, dtype=np.float32), np.zeros(256, np.float32)], policy=policy)
+
+
+def exchange(sync: Callable[[], None] | None, distance: int) -> Callable[..., None]:
+    """Every thread writes its element of shared memory and reads that of thread ^ distance."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        T.buffer_store(s, A[tx], [tx])
+        if sync:
+            sync()
+        T.buffer_store(B, s[tx ^ distance], [tx])
+
+    return body
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_exchange(policy: str) -> None:
+    assert not run(exchange(lambda: dev("sync_threads"), 32), policy=policy).reports
+    assert not run(exchange(lambda: dev("syncwarp"), 1), policy=policy).reports
+    assert "race-wr" in run(exchange(lambda: dev("syncwarp"), 32), policy=policy).kinds | {"uninit"}
+    assert run(exchange(None, 1), policy=policy).kinds == {"race-wr"}
+
+
+def test_report_has_place_and_parties() -> None:
+    span = ir.Span(ir.SourceName("user.py"), 12, 12, 1, 9)
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        T.add_to_parent(tirx.BufferStore(s, A[tx], [tx], span=span))
+        T.buffer_store(B, s[63 - tx], [tx])
+
+    (report, *_) = run(body).reports
+    assert report.kind in ("race-wr", "uninit")
+    assert "S bytes" in report.text
+    result = run(body, policy="adv-last")
+    assert any(r.other == "user.py:12" for r in result.reports)
+
+
+def test_write_after_read() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        T.buffer_store(s, A[tx], [tx])
+        dev("sync_threads")
+        T.buffer_store(B, s[63 - tx], [tx])
+        T.buffer_store(s, f32(0), [tx])
+
+    assert run(body).kinds == {"race-rw"}
+
+
+def test_same_value_from_all_threads_is_no_race() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        T.buffer_store(s, A[3], [0])
+        dev("sync_threads")
+        T.buffer_store(B, s[0], [tx])
+
+    assert not run(body).reports
+
+    def different(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        T.buffer_store(s, A[tx], [0])
+
+    assert "race-ww" in run(different).kinds
+
+
+def producer_consumer(fault: str) -> Callable[..., None]:
+    """Warp 0 writes, its lane 0 arrives; warp 1 waits and reads."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        arena = Arena(1024)
+        s, bar = arena.view("S", (32,), "float32", 4), arena.view("bar", (1,), "uint64", 8)
+        with when(tx == 0):
+            dev("mbar_init", at(bar, 0), 2 if fault == "count" else 1)
+        dev("sync_threads")
+        with T.If(tx < 32):
+            with T.Then():
+                T.buffer_store(s, A[tx], [tx])
+                if fault != "syncwarp":
+                    dev("syncwarp")
+                with when(tx == 0):
+                    dev("mbar_arrive", at(bar, 0))
+                    if fault == "arrive twice":
+                        dev("mbar_arrive", at(bar, 0))
+            with T.Else():
+                if fault != "wait":
+                    dev("mbar_wait", at(bar, 0), 1 if fault == "parity" else 0)
+                T.buffer_store(B, s[tx - 32], [tx])
+
+    return body
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_producer_consumer(policy: str) -> None:
+    assert not run(producer_consumer(""), policy=policy).reports
+
+
+@pytest.mark.parametrize(
+    ("fault", "kinds"),
+    [
+        ("syncwarp", {"race-wr"}),
+        ("wait", {"race-wr", "race-rw", "uninit"}),
+        ("parity", {"race-wr", "uninit", "deadlock"}),
+        ("count", {"deadlock"}),
+    ],
+)
+@pytest.mark.parametrize("policy", ["rr", "adv-first", "adv-last"])
+def test_producer_consumer_faults(fault: str, kinds: set[str], policy: str) -> None:
+    result = run(producer_consumer(fault), policy=policy)
+    assert result.kinds & kinds, result
+
+
+def test_wait_by_one_lane_does_not_cover_the_others() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        arena = Arena(1024)
+        s, bar = arena.view("S", (1,), "float32", 4), arena.view("bar", (1,), "uint64", 8)
+        with when(tx == 0):
+            dev("mbar_init", at(bar, 0), 1)
+        dev("sync_threads")
+        with when(tx == 0):
+            T.buffer_store(s, A[5], [0])
+            dev("mbar_arrive", at(bar, 0))
+        with when(tx == 32):
+            dev("mbar_wait", at(bar, 0), 0)
+        if sync:
+            dev("syncwarp")
+        with when(tx >= 32):
+            T.buffer_store(B, s[0], [tx])
+
+    sync = True
+    assert not run(body).reports
+    sync = False
+    assert run(body).kinds == {"race-wr"}
+
+
+def test_divergent_barrier() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        with when(tx < 40):
+            dev("sync_threads")
+
+    assert "divergence" in run(body).kinds
+
+    def missing(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        with when(tx < 32):
+            dev("sync_threads")
+        T.buffer_store(B, A[tx], [tx])
+
+    assert run(missing).kinds == {"deadlock"}
+
+
+def test_named_barriers() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        T.buffer_store(s, A[tx], [tx])
+        dev("bar_sync", tx // 64 + 1, count)
+        T.buffer_store(B, s[tx ^ 32], [tx])
+
+    count = 64
+    assert not run(body).reports
+    count = 96
+    assert {"deadlock", "barrier-count"} <= run(body).kinds
+    count = 32
+    assert run(body).kinds & {"race-wr", "uninit", "arrive-count"}
+
+
+@pytest.mark.parametrize(
+    ("index", "kind"),
+    [(lambda tx: tx + 1, "oob"), (lambda tx: tx - 1, "oob"), (lambda tx: tx * 2, "oob")],
+)
+def test_shared_out_of_bounds(index: Callable[[Any], Any], kind: str) -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        arena = Arena(2048)
+        arena.view("pad", (64,), "float32", 4)
+        s = arena.view("S", (64,), "float32", 4)
+        T.buffer_store(s, A[tx], [index(tx)])
+
+    assert kind in run(body).kinds
+
+
+def test_global_and_register_bounds() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        T.buffer_store(B, A[tx + 200], [tx])
+
+    result = run(body)
+    assert result.kinds == {"oob"} and "A[256]" in str(result)
+
+    def registers(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        r = local("r", 4)
+        T.buffer_store(r, A[tx], [tx % 5])
+
+    assert "oob" in run(registers).kinds
+
+
+def test_misaligned_vectors() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        with T.vectorized(0, 4) as v:
+            T.buffer_store(B, A[tx * 2 + v], [tx * 4 + v])
+
+    result = run(body, threads=32)
+    assert result.kinds == {"misaligned"} and " A " in str(result)
+
+
+def test_uninitialised() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s, r = Arena(512).view("S", (128,), "float32", 4), local("r", 2)
+        T.buffer_store(s, A[tx], [tx])
+        dev("sync_threads")
+        T.buffer_store(r, s[tx + 64], [0])
+        T.buffer_store(B, r[1], [tx])
+
+    result = run(body)
+    assert result.kinds == {"uninit"} and len(result.reports) == 2
+
+
+def test_data_over_a_barrier() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        arena = Arena(1024)
+        bar = arena.view("bar", (1,), "uint64", 8)
+        s = T.decl_buffer((2,), "float32", data=arena.buf.data, elem_offset=0, scope="shared.dyn", layout=None)
+        with when(tx == 0):
+            dev("mbar_init", at(bar, 0), 1)
+            T.buffer_store(s, f32(1), [1])
+
+    assert "barrier-overwritten" in run(body).kinds
+
+
+def test_blocks_that_overwrite_each_other() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        T.buffer_store(B, A[tx] + tirx.Cast("float32", bx), [tx])
+
+    assert run(body, grid=2).kinds == {"race-global"}
+
+
+def test_global_memory_between_warps() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        T.buffer_store(B, A[tx], [tx])
+        if sync:
+            dev("sync_threads")
+        T.buffer_store(B, B[tx ^ 32], [tx + 64])
+
+    sync = True
+    assert not run(body).reports
+    sync = False
+    assert run(body).kinds == {"race-global"}
+
+
+def test_livelock() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        with T.While(A[0] < f32(1)):
+            T.evaluate(0)
+
+    assert run(body, threads=32).kinds == {"livelock"}
+
+
+def test_setmaxnreg_budget() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        dev("setmaxnreg_inc", regs=240)
+
+    assert not run(body, threads=256).reports
+    assert run(body, threads=384).kinds == {"resources"}
+
+    def half(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        with when(tx < 64):
+            dev("setmaxnreg_dec", regs=40)
+
+    assert run(half, threads=128).kinds == {"divergence"}
+
+
+def test_divergent_wgmma() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(16384).view("S", (8192,), "bfloat16", 2)
+        acc = local("acc", 4)
+        for i in range(64):
+            T.buffer_store(s, tirx.const(0, "bfloat16"), [i * 128 + tx])
+        dev("fence_proxy_async")
+        dev("sync_threads")
+        desc = T.bind(dev("wgmma_desc", at(s, 0), 16, 1024))
+        with when(tx < 96):
+            dev("wgmma_fence")
+            dev("wgmma_ss", acc.data, desc, desc, n=8, mode="init")
+            dev("wgmma_commit")
+            dev("wgmma_wait", acc.data, pending=0, regs="f4")
+        T.buffer_store(B, f32(0), [tx])
+
+    assert "divergence" in run(body, threads=128).kinds
