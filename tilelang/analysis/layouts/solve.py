@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tilelang.analysis.layouts.constrain import Space, constrain
 from tilelang.analysis.layouts.edges import Alias, Demand, Edge, Fold, Known, Link, Memory, Proposal, Relayout, Work
@@ -208,29 +209,34 @@ def _seed(unknown: list[str], edges: list[Edge], spaces: dict[str, Space]) -> st
 
 def candidates(space: Space, edges: Iterable[Edge], known: Known) -> list[Proposal]:
     """Copy layouts worth trying for a free choice, the cheapest by their own accesses first."""
-    lo, hi = space.threads
-    threads, last, total = hi - lo, space.shape[-1], math.prod(space.shape)
+    layouts = _copy_layouts(space.shape, space.bits, space.threads, space.once)
+    mine = [e for e in edges if space.name in e.vars]
+    why, place = f"cheapest of {len(layouts)} copy layouts", min((getattr(e, "place", "") for e in mine), default="")
+    props = [Proposal(space.name, x, why, place) for x in layouts]
+    ranked = sorted(props, key=lambda p: (_price(mine, known | {p.var: p})[0], p.key))
+    return ranked[:SEED_WIDTH]
+
+
+@lru_cache(1024)
+def _copy_layouts(shape: tuple[int, ...], bits: int, threads: tuple[int, int], once: bool) -> tuple[DigitLayout, ...]:
+    count, last, total = threads[1] - threads[0], shape[-1], math.prod(shape)
     layouts: list[DigitLayout] = []
-    vector = max(1, _VECTOR_BITS // space.bits)
+    vector = max(1, _VECTOR_BITS // bits)
     while vector:
         if last % vector == 0:
-            inner = [t for t in range(1, threads + 1) if threads % t == 0 and (t - 1) * vector < last]
-            layouts += [coalesced(space.shape, threads, vector, t) for t in inner]
+            inner = [t for t in range(1, count + 1) if count % t == 0 and (t - 1) * vector < last]
+            layouts += [coalesced(shape, count, vector, t) for t in inner]
         if total % vector == 0:
-            layouts.append(flat(space.shape, threads, vector))
+            layouts.append(flat(shape, count, vector))
         vector //= 2
-    if total <= _REPLICATE_UP_TO and not space.once:
-        layouts.append(replicated(space.shape, threads))
-    if space.once:
+    if total <= _REPLICATE_UP_TO and not once:
+        layouts.append(replicated(shape, count))
+    if once:
         layouts = [replace(x, replicas=()) for x in layouts]
     unique: dict[str, DigitLayout] = {}
     for x in layouts:
-        unique.setdefault(str(x), x.shift(thread=lo) if lo else x)
-    props = [Proposal(space.name, x, "", "") for _, x in sorted(unique.items())]
-    mine = [e for e in edges if space.name in e.vars]
-    ranked = sorted(props, key=lambda p: (_price(mine, known | {p.var: p})[0], p.key))
-    why, place = f"cheapest of {len(unique)} copy layouts", min((getattr(e, "place", "") for e in mine), default="")
-    return [replace(p, why=why, place=place) for p in ranked[:SEED_WIDTH]]
+        unique.setdefault(str(x), x.shift(thread=threads[0]) if threads[0] else x)
+    return tuple(x for _, x in sorted(unique.items()))
 
 
 def shared_choice(tile: Tile) -> list[tuple[str, AnyLayout]]:
