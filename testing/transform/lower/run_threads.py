@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the per-thread code of one block on numpy: all threads in lock step, one array element per thread.
 
-Small and strict: an active thread may not index out of range, a value is stored only in the buffer's type, two threads may
-not store different values to one shared or global element in one instruction, and a shared element written by another thread
-may be read only after a barrier.
-"""
+Small and strict: an active thread may not index out of range, a value is stored only in the buffer's type, two threads
+may not store different values to one shared or global element in one instruction, and a shared element written by
+another thread may be read only after a barrier."""
 
 from __future__ import annotations
 

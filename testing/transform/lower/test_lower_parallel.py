@@ -179,7 +179,8 @@ def test_replicated_loop_stores_once_and_updates_once() -> None:
     loop = spread.coalesced((8,), 8, 1, 8).replicate(4)
     A, F = buffer("A", (8,), "int32"), buffer("F", (8,), "int32", "local.fragment")
     ctx = context(32, {F: loop}, {})
-    body = lambda i: tirx.SeqStmt([tirx.BufferStore(F, A[i] + 1, [i]), tirx.BufferStore(A, A[i] + 1, [i])])  # noqa: E731
+    stores = lambda i: [tirx.BufferStore(F, A[i] + 1, [i]), tirx.BufferStore(A, A[i] + 1, [i])]  # noqa: E731
+    body = lambda i: tirx.SeqStmt(stores(i))  # noqa: E731
     stmt = lower_parallel(parallel(loop, body), ctx)
     mach = machine(ctx, {A: np.arange(8, dtype=np.int32)})
     mach.run(stmt)

@@ -17,7 +17,7 @@ from tilelang.transform.lower.parallel import lower_parallel
 
 
 class Body:
-    """Statements over global A, B, C, I, shared S, fragments F, G (n, m) and R (n); each iteration writes only its own elements."""
+    """Statements over global A, B, C, I, shared S, fragments F, G (n, m), R (n); an iteration writes its own."""
 
     def __init__(self, rng: random.Random, shape: tuple[int, int], dtypes: list[str], ragged: bool) -> None:
         self.rng, self.shape = rng, shape

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a lowering of one tile statement may ask: thread number, layouts, the flat buffers, barriers and scratch space.
 
-The driver pass makes one context per group of threads that runs the statements. Every address of the flat buffers is formed
-here: shared elements at `version * size + layout(index)`, fragment elements at the register of the layout.
-"""
+The driver pass makes one context per group of threads that runs the statements. Every address of the flat buffers is
+formed here: shared elements at `version * size + layout(index)`, fragment elements at the register of the layout."""
 
 from __future__ import annotations
 
@@ -112,7 +111,9 @@ class LowerContext:
         return self.registers[buffer]
 
     def shared_index(self, buffer: Any, indices: Sequence[Expr], align: int = 1) -> Expr:
-        """Flat element index of a shared element. With `align` (a power of two that divides it) the expression shows that it does:
+        """Flat element index of a shared element.
+
+        With `align` (a power of two that divides the index) the expression shows that it does:
         an XOR hides the alignment from the code generator, which then takes vectors apart."""
         layout, flat = self.layout(buffer), self.shared[buffer]
         versions: Expr = None
@@ -136,7 +137,7 @@ class LowerContext:
         return const(at) if isinstance(at, int) else at
 
     def tile_offset(self, region: Any, unit: int = 1) -> Expr:
-        """From the start of a shared buffer to the two-dimensional tile that a region's leading indices pick, `unit` an element."""
+        """From the start of a shared buffer to the 2-D tile that a region's leading indices pick, `unit` an element."""
         buffer, layout, flat = region.source, self.layout(region.source), self.shared[region.source]
         offset: Expr = const(0)
         for k, r in enumerate(list(region.region)[: -min(2, len(layout.shape))]):

@@ -2,9 +2,9 @@
 """cumulate: inclusive scan of a shared tile along one dimension.
 
 A row is scanned by a segment of lanes (a whole warp, or the power of two that covers a short row): each lane takes one
-element of a chunk, log2 shuffle steps scan the chunk, and the last lane's value is carried into the next chunk. Every element
-is read before it is written by the same lane, so src and dst may be the same tile. Sums of narrow floats run in float32.
-"""
+element of a chunk, log2 shuffle steps scan the chunk, and the last lane's value is carried into the next chunk. Every
+element is read before it is written by the same lane, so src and dst may be the same tile. Sums of narrow floats run in
+float32."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """gemm on scalar arithmetic: the form for element types and shapes that no matrix instruction takes.
 
-Every thread computes the elements of C that it holds: for each k, `c[i, j] += a[i, k] * b[k, j]` as a parallel loop over C's
-layout. Products and sums are in C's type. Fragment operands are allowed where each thread holds what its elements need.
-"""
+Every thread computes the elements of C that it holds: for each k, `c[i, j] += a[i, k] * b[k, j]` as a parallel loop
+over C's layout. Products and sums are in C's type. Fragment operands are allowed where each thread holds what its
+elements need."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tvm import tirx
 from tilelang.ir import attrs
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of
 from tilelang.ir.tile_ops import TileOp
+from tilelang.transform.expand_elementwise import parallel_nest
 from tilelang.transform.lower.context import Expr, LowerContext, Stmt, UnsupportedTileOp, const, is_fragment
 from tilelang.transform.lower.parallel import lower_parallel
 
@@ -57,7 +58,4 @@ def lower_gemm_fma(op: TileOp, ctx: LowerContext) -> Stmt:
 
 
 def _nest(layout: Any, body: Any) -> Stmt:
-    i, j = tirx.Var("i", "int32"), tirx.Var("j", "int32")
-    inner = tirx.For(j, 0, layout.shape[1], tirx.ForKind.PARALLEL, body(i, j))
-    notes = {attrs.PARALLEL: 2, attrs.LAYOUT: layout.dumps()}
-    return tirx.For(i, 0, layout.shape[0], tirx.ForKind.PARALLEL, inner, annotations=notes)
+    return parallel_nest(list(layout.shape), body, {attrs.LAYOUT: layout.dumps()})

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """gemm on mma.sync: m16n8k(256 bits) instructions, operands from shared memory by ldmatrix, or from fragments.
 
-Warps split C into (warps_m, warps_n) contiguous blocks, along M first. For each k step a warp loads its A blocks (16 x k) and
-B blocks (k x 8) into registers and multiplies all pairs. A shared operand goes by ldmatrix when 16 bytes of a matrix row lie
-together: rows along k for any width, rows along m or n by `.trans` for 16-bit elements; otherwise element by element.
+Warps split C into (warps_m, warps_n) contiguous blocks, along M first. For each k step a warp loads its A blocks (16 x
+k) and B blocks (k x 8) into registers and multiplies all pairs. A shared operand goes by ldmatrix when 16 bytes of a
+matrix row lie together: rows along k for any width, rows along m or n by `.trans` for 16-bit elements; otherwise
+element by element.
 
 Register orders: PTX ISA 9.7.14.5 (mma) and 9.7.14.5.15 (ldmatrix), as in `tilelang.layout.operands`.
 """
@@ -27,6 +28,7 @@ from tilelang.transform.lower.context import (
     LoweringError,
     Stmt,
     UnsupportedTileOp,
+    const,
     is_fragment,
     is_shared,
 )
@@ -36,6 +38,7 @@ __all__ = ["lower_gemm_mma"]
 
 WARP = 32
 MMA_M, MMA_N = 16, 8
+MAX_STEPS = 8  # k steps that are unrolled whole
 ROW_BITS = 128  # a row of an 8x8 matrix of ldmatrix
 
 
@@ -58,7 +61,7 @@ class _Operand:
 def lower_gemm_mma(op: TileOp, ctx: LowerContext) -> Stmt:
     """Per-thread code of one gemm; all threads of the context run it together.
 
-    Raises UnsupportedTileOp for types or shapes without an instruction, LoweringError when a fragment is laid out otherwise.
+    Raises UnsupportedTileOp for types without an instruction, LoweringError for shapes or layouts that do not fit.
     """
     return _Gemm(op, ctx).emit()
 
@@ -94,7 +97,7 @@ class _Gemm:
         whole = (
             self.m % (MMA_M * self.warps_m) == 0 and self.n % (MMA_N * self.warps_n) == 0 and self.k % self.step == 0
         )
-        if not whole or self.warps_m * self.warps_n * WARP != self.ctx.threads:
+        if not whole or self.offset + self.warps_m * self.warps_n * WARP > self.ctx.threads:
             raise LoweringError(
                 f"gemm {self.m}x{self.n}x{self.k} does not divide over {self.warps_m}x{self.warps_n} warps", op.span
             )
@@ -137,7 +140,12 @@ class _Gemm:
             span=self.op.span,
         )
         body.append(_loop(i, self.blocks_m, _loop(j, self.blocks_n, mma)))
-        out.append(_loop(k, self.k // self.step, as_stmt(body)))
+        steps = self.k // self.step
+        if steps <= MAX_STEPS or is_fragment(self.a.buffer) or is_fragment(self.b.buffer):
+            out.append(_loop(k, steps, as_stmt(body)))
+        else:
+            notes = {"pragma_unroll": MAX_STEPS // 2}
+            out.append(tirx.For(k, const(0), const(steps), tirx.ForKind.SERIAL, as_stmt(body), annotations=notes))
         return as_stmt(out)
 
     def _clear(self) -> list[Stmt]:

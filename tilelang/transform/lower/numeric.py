@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Index expressions as numpy arrays, and arrays back as digit expressions.
 
-Layouts are finite, so questions like "which register does slot r use on every thread" are answered by evaluating the index
-expressions of a loop body on all threads and slots at once. `fit` turns an answer back into an expression of few loop
-variables. Everything here is exact: what has no such form raises `Unknown`.
-"""
+Layouts are finite, so questions like "which register does slot r use on every thread" are answered by evaluating the
+index expressions of a loop body on all threads and slots at once. `fit` turns an answer back into an expression of few
+loop variables. Everything here is exact: what has no such form raises `Unknown`."""
 
 from __future__ import annotations
 
@@ -124,7 +123,7 @@ class Fit:
 
 
 def _line(values: np.ndarray) -> tuple[tuple[int, int, int], ...]:
-    """Digits of a one-dimensional function with f(0) = 0: the first run of equal steps is the lowest digit, then recurse."""
+    """Digits of a one-dimensional function, f(0) = 0: the first run of equal steps is the lowest digit."""
     out, div = [], 1
     while len(values) > 1:
         step = int(values[1])

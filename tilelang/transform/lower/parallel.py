@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """T.Parallel nests to per-thread code.
 
-The loop layout says which iterations a thread runs: register slot r of thread t is one iteration. The nest becomes one loop
-over groups of `width` slots (unrolled by the device compiler, so that every register index is a constant), and inside a group
+The loop layout says which iterations a thread runs: register slot r of thread t is one iteration. The nest becomes one
+loop over groups of `width` slots (unrolled by the device compiler, so that every register index is a constant), and
+inside a group
 
     loads     vectors from memory into a few registers, widest first (16 bytes where addresses allow)
     body      the user's scalar code, slot by slot
     stores    vectors to memory, casts to narrow types included (packed conversions)
 
-where a loop of one plain copy is a single vector statement. What cannot be a vector stays in the scalar body, so irregular
-code is never wrong, only slower. Invariants checked here: a thread holds every fragment element that it touches, in a register
-that does not depend on the thread.
-"""
+where a loop of one plain copy is a single vector statement. What cannot be a vector stays in the scalar body, so
+irregular code is never wrong, only slower. Invariants checked here: a thread holds every fragment element that it
+touches, in a register that does not depend on the thread."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from tilelang.ir.walk import vars_in
 from tilelang.layout import loads
 from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, UnsupportedTileOp, const
 from tilelang.transform.lower.numeric import Unknown, mentions
+from tilelang.transform.lower.plan_vectors import plan_vectors
 from tilelang.transform.lower.slots import Slots, register_of, slots_of
 from tilelang.transform.lower.symbolic import iteration
 from tilelang.transform.lower.translate import Translator, guarded, unrolled
-from tilelang.transform.lower.vectorize import Plan, plan_vectors
+from tilelang.transform.lower.vectorize import Plan
 
 __all__ = ["lower_parallel"]
 
@@ -40,7 +41,8 @@ MAX_UNROLL = 64  # iterations of a loop without registers that are still unrolle
 def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
     """Per-thread code of a laid out T.Parallel nest.
 
-    Raises LoweringError when the nest has no layout, its extents are symbolic, or its fragments do not match the layout.
+    Raises LoweringError when the nest has no layout or a fragment does not match it, UnsupportedTileOp when the
+    register of a fragment element is not known at compile time.
     """
     variables, body = _nest(loop)
     text = loop.annotations.get(attrs.LAYOUT)
@@ -76,7 +78,7 @@ def _nest(loop: Any) -> tuple[list[Any], Stmt]:
 
 
 class _Emitter:
-    """Builds the loop over slot groups. In constant mode the groups are written out one by one, each with constant registers."""
+    """Builds the loop over slot groups; irregular groups are written out one by one, with constant registers."""
 
     def __init__(
         self, ctx: LowerContext, slots: Slots, variables: list[Any], body: Stmt, plan: Plan, span: Any
@@ -172,7 +174,7 @@ class _Emitter:
         return [] if isinstance(rep, int) else [rep == 0]
 
     def _validity(self, valid: Any) -> list[Expr]:
-        """The condition for the group to hold iterations; empty when it always does or when only registers are touched."""
+        """The condition for the group to hold iterations; empty when it always does."""
         if bool(np.all(self.slots.valid)):
             return []
         out = []

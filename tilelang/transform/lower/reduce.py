@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """reduce: fold a tile over one dimension.
 
-Threads fold what they hold (two independent chains), then lanes exchange by XOR shuffles along the lane digits of the reduced
-dimension, then, where warps or uneven lane groups share a row, through shared scratch. The result lives as `src.drop(dim)`:
-in all threads along the dimension; dst is any layout whose holders are among them. Replicas of src are never counted twice
-(only digits of the reduced dimension are folded), padding contributes the identity.
+Threads fold what they hold (two independent chains), then lanes exchange by XOR shuffles along the lane digits of the
+reduced dimension, then, where warps or uneven lane groups share a row, through shared scratch. The result lives as
+`src.drop(dim)`: in all threads along the dimension; dst is any layout whose holders are among them. Replicas of src are
+never counted twice (only digits of the reduced dimension are folded), padding contributes the identity.
 
-Values are accumulated in float32 for 16- and 8-bit floats, else in dst's type; the order is fixed by the layout, so results
-are reproducible, and all threads of a row get the same bits. NaN: sums propagate it; max, min and absmax ignore it (fmax)
-unless `nan_propagate`, and give the identity when there is nothing else.
-"""
+Values are accumulated in float32 for 16- and 8-bit floats, else in dst's type; the order is fixed by the layout, so
+results are reproducible, and all threads of a row get the same bits. NaN: sums propagate it; max, min and absmax ignore
+it (fmax) unless `nan_propagate`, and give the identity when there is nothing else."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import spread
+from tilelang.transform.expand_elementwise import parallel_nest
 from tilelang.transform.lower.context import (
     Expr,
     LowerContext,
@@ -121,6 +121,12 @@ class _Reduction:
     def __init__(self, ctx: LowerContext, op: TileOp, src: Any, dst: Any, dim: int) -> None:
         self.ctx, self.op, self.src, self.dst, self.dim = ctx, op, src, dst, dim
         self.kind = KINDS[op.attrs["kind"]]
+        if not hasattr(ctx.layout(src), "digits"):
+            raise UnsupportedTileOp(
+                span=op.span,
+                what=f"reduce of {src.name}, whose layout is irregular",
+                instead="copy it to a fragment without a layout annotation first",
+            )
         self.layout = ctx.layout(src).separate()
         self.rows = self.layout.drop(dim)
         self.slots, self.row_slots = slots_of(self.layout, ctx.threads), slots_of(self.rows, ctx.threads)
@@ -334,7 +340,7 @@ def accumulator(dtype: str) -> str:
     return "int32" if dtype == "bool" or (dtype.startswith("int") and DataType(dtype).bits < 32) else dtype
 
 
-# -- operands that are not fragments: copied by loops ----------------------------------------------------------------------
+# -- operands that are not fragments: copied by loops
 def _region(region: Any, rank: int) -> tuple[Any, list[Expr], list[int]]:
     """(buffer, start of every dimension, extents); unit dimensions in front beyond `rank` stay in the start."""
     return region.source, [r.min for r in region.region], [const_int(r.extent) or 0 for r in region.region]
@@ -375,20 +381,19 @@ def _copy(ctx: LowerContext, src: Any, dst: Any, layout: Any = None) -> Stmt:
     """dst region = cast(src region), one of them a fragment of ours; unit dimensions may differ."""
     fragment = src if is_fragment(src[0]) else dst
     layout = layout or ctx.layout(fragment[0])
-    variables = [tirx.Var(f"c{k}", "int32") for k in range(len(layout.shape))]
 
-    def index(side: Any) -> list[Expr]:
+    def index(side: Any, variables: Sequence[Any]) -> list[Expr]:
         buffer, start, extents = side
         if buffer is fragment[0]:
             return list(variables)
-        moving = iter(v for v, n in zip(variables, layout.shape, strict=True) if n > 1)
+        moving = iter([v for v, n in zip(variables, layout.shape, strict=True) if n > 1])
         return [x if n == 1 else x + next(moving) for x, n in zip(start, extents, strict=True)]
 
-    value = src[0][tuple(index(src))]
-    if dtype_of(src[0]) != dtype_of(dst[0]):
-        value = tirx.Cast(dtype_of(dst[0]), value)
-    stmt: Stmt = tirx.BufferStore(dst[0], value, index(dst))
-    for k, (v, n) in reversed(list(enumerate(zip(variables, layout.shape, strict=True)))):
-        notes = {attrs.PARALLEL: len(variables), attrs.LAYOUT: layout.dumps()} if k == 0 else {}
-        stmt = tirx.For(v, 0, n, tirx.ForKind.PARALLEL, stmt, annotations=notes)
+    def body(*variables: Any) -> Stmt:
+        value = src[0][tuple(index(src, variables))]
+        if dtype_of(src[0]) != dtype_of(dst[0]):
+            value = tirx.Cast(dtype_of(dst[0]), value)
+        return tirx.BufferStore(dst[0], value, index(dst, variables))
+
+    stmt = parallel_nest(list(layout.shape), body, {attrs.LAYOUT: layout.dumps()})
     return lower_parallel(stmt, ctx)

@@ -3,9 +3,8 @@
 
 * A store to a fragment element is done by the threads that hold it.
 * A store to memory of a value that only some threads hold is done by those.
-* Any other use of a fragment element (a condition, a bound value, an index of a loop) needs it in all threads; otherwise the
-  threads would go different ways on garbage, and the statement is rejected.
-"""
+* Any other use of a fragment element (a condition, a bound value, an index of a loop) needs it in all threads;
+  otherwise the threads would go different ways on garbage, and the statement is rejected."""
 
 from __future__ import annotations
 
@@ -41,15 +40,28 @@ class _Scalar(Translator):
         used = {v for v in ranges if any(mentions(x, {v}) for x in indices)}
         self.unroll |= used
         self.ctx.unroll |= {v for v in used if v in self.ctx.extents}
-        at = self.ctx.layout(buffer).apply(*[self(x) for x in indices])["reg"]
-        return const(at) if isinstance(at, int) else at
+        known = [const_int(x) for x in indices]
+        at = self._structured(buffer, known).apply(
+            *[self(x) if k is None else k for x, k in zip(indices, known, strict=True)]
+        )["reg"]
+        return const(int(at)) if isinstance(at, int | np.integer) else at
+
+    def _structured(self, buffer: Any, known: Sequence[int | None]) -> Any:
+        """The layout; an irregular one only where every thread holds the element and it is a constant one."""
+        layout = self.ctx.layout(buffer)
+        if not hasattr(layout, "digits") and (None in known or not self._everywhere(buffer, known)):
+            raise UnsupportedTileOp(
+                what=f"an element of {buffer.name}, whose layout is irregular, is used outside of T.Parallel",
+                instead="write the statement as a T.Parallel loop",
+            )
+        return layout
 
     def _load(self, load: Any, mutator: Any) -> Expr:
         if is_fragment(load.source) and not self._everywhere(load.source, load.indices):
             if self.reads is None:
                 raise UnsupportedTileOp(
                     span=load.span,
-                    what=f"{load.source.name} is spread over the threads; one of its elements is used where all threads need it",
+                    what=f"an element of {load.source.name} is used where all threads need it, but only some hold it",
                     instead="copy it to shared memory first, or reduce it to one element",
                 )
             self.reads.append(_Read(load.source, tuple(load.indices)))

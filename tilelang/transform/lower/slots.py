@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The iterations of a laid out loop, on all threads at once: slot r of thread t runs iteration `index[t, r]` if `valid[t, r]`."""
+"""The iterations of a laid out loop on all threads: slot r of thread t runs `index[t, r]` where `valid[t, r]`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Slots:
 
     @lru_cache(maxsize=512)  # noqa: B019 - slots live as long as slots_of keeps them
     def run(self, width: int) -> int | None:
-        """The dimension that advances by one from slot to slot inside aligned groups of `width` slots; None if there is none."""
+        """The dimension that advances by one from slot to slot inside aligned groups of `width` slots, if any."""
         if self.count % width:
             return None
         lines = [x.reshape(self.threads, -1, width) for x in self.index]
@@ -81,8 +81,8 @@ def register_of(
 ) -> Fit:
     """Register of `indices` as a function of (slot // width, slot % width, *inner).
 
-    `indices` are expressions of the loop's `variables` and of `inner` variables with known extents. Raises Unknown when the
-    registers have no digit form, LoweringError when a thread does not hold what it touches.
+    `indices` are expressions of the loop's `variables` and of `inner` variables with known extents. Raises Unknown
+    when the registers have no digit form, LoweringError when a thread does not hold what it touches.
     """
     pattern = tuple(next((k for k, v in enumerate(variables) if v.same_as(x)), -1) for x in indices)
     if not inner and -1 not in pattern:
@@ -114,7 +114,7 @@ def _find(fragment: Any, slots: Slots, full: tuple[int, ...], at: list[Any], nam
     chosen = flat[ok.argmax(0), np.arange(flat.shape[1])]
     if np.any((flat != chosen) & ok):
         raise LoweringError(
-            f"the register of {name} differs between threads: its layout {fragment} does not match the loop's {slots.layout}"
+            f"the register of {name} differs between threads: {fragment} does not match the loop's {slots.layout}"
         )
     return fit(chosen.reshape(full[1:]), full[1:])
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts as expressions of variables, also those that are kept as tables.
 
-A digit layout evaluates on expressions by itself. A table has none of its own; here it gets one when its places are digits
-plus a skew (`(i + j) % 32` and its like), or when the inverse of a loop layout is digits of thread and slot.
-"""
+A digit layout evaluates on expressions by itself. A table has none of its own; here it gets one when its places are
+digits plus a skew (`(i + j) % 32` and its like), or when the inverse of a loop layout is digits of thread and slot."""
 
 from __future__ import annotations
 
@@ -36,14 +35,14 @@ def address(layout: Any, index: Sequence[Expr]) -> Expr:
 
 @lru_cache(maxsize=64)
 def _skewed(table: Any) -> tuple[Fit, int, tuple[int, ...]]:
-    """(high, W, (c0, c1, ...)) with address = high(index) * W + (c0 + c1 * i + c2 * j ...) % W; W = 1 for plain digits."""
+    """(high, W, (c0, c1, ...)): address = high(index) * W + (c0 + c1 * i + c2 * j ...) % W; W = 1 for plain digits."""
     places = table.arrays["addr"][..., 0]
     index = np.indices(places.shape, sparse=True)
     for width in (1, *sorted({n * k for n in places.shape for k in (1, 2, 4)} | {1 << b for b in range(2, 13)})):
         rest = places % width
         origin = (0,) * places.ndim
-        steps = [int((rest[tuple(int(k == d) for k in range(places.ndim))] - rest[origin]) % width) if places.shape[d] > 1 else 0
-                 for d in range(places.ndim)]  # fmt: skip
+        units = [tuple(int(k == d and places.shape[d] > 1) for k in range(places.ndim)) for d in range(places.ndim)]
+        steps = [int((rest[unit] - rest[origin]) % width) for unit in units]
         guess = (int(rest[origin]) + sum(x * c for x, c in zip(index, steps, strict=True))) % width
         if not np.array_equal(np.broadcast_to(guess, places.shape), rest):
             continue

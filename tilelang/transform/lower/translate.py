@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Per-thread scalar code from code over logical buffers: every access gets its flat place, every global access its bounds.
+"""Per-thread scalar code from code over logical buffers: every access gets its flat place, global ones their bounds.
 
 * shared element -> flat shared buffer, address by the layout;
 * fragment element -> register of the executing thread (`registers` decides which);
-* global element -> as written; a read out of range gives 0, a write out of range is skipped, unless the index is proved.
+* global element -> as written; a read out of range gives 0, a write out of range is skipped, unless the index is
+  proved.
 
 Conditions on the path (`if`, `if_then_else`) help the proofs. `owner` guards stores to memory and calls with effects.
 """
@@ -228,7 +229,7 @@ class Translator:
             ):
                 raise UnsupportedTileOp(
                     span=span,
-                    what=f"the result of {row.name} is used in a parallel loop whose iterations run on several threads each",
+                    what=f"the result of {row.name} is used in a parallel loop that runs iterations on several threads",
                     instead="do not use the previous value, or make the loop at least as large as the block",
                 )
 

@@ -1,47 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which accesses of a parallel loop body are vectors, and the code of one slot group with them.
+"""The code of one group of loop slots, with its vector loads and stores.
 
-A group is `width` consecutive slots along which one loop variable (`dim`) advances by one. An access is a vector of `chunk`
-elements when its contiguous index advances with that variable, starts at a multiple of `chunk` on every thread (also with the
-terms from outside the loop), and its conditions do not change inside a chunk. Loads move to the front of the group and stores
-to its end only where no statement in between touches the same buffer; the iterations of a parallel loop are independent.
-"""
+A group is `width` consecutive slots along which one loop variable advances by one. A `Plan` (from `plan_vectors`) says
+which accesses are vectors; the code is: vector loads into registers, the user's scalar code slot by slot, casts, vector
+stores. A body that is a single copy becomes vector statements alone (or cp.async where the copy may be asynchronous).
+No vector is wider than 16 bytes on either side, and the address of each shows its alignment."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import tvm_ffi
-from tvm import DataType, ir, tirx
+from tvm import DataType, tirx
 
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import as_list, as_stmt, buffers_in, const_int, dtype_of
-from tilelang.ir.walk import collect
-from tilelang.transform.lower.context import (
-    Expr,
-    LowerContext,
-    LoweringError,
-    Stmt,
-    const,
-    is_fragment,
-    is_global,
-    is_shared,
-    scope_of,
-)
-from tilelang.transform.lower.numeric import Unknown, mentions, split
-from tilelang.transform.lower.slots import Slots, register_of
+from tilelang.ir.stmts import as_stmt, dtype_of
+from tilelang.transform.lower.context import Expr, Stmt, const, is_fragment, is_global, is_shared
 from tilelang.transform.lower.translate import Translator, guarded, unrolled, zero
 
-__all__ = ["Plan", "Vector", "plan_vectors"]
+__all__ = ["VECTOR_BYTES", "Plan", "Vector", "cast_lanes"]
 
 VECTOR_BYTES = 16
 CP_ASYNC_BYTES = (4, 8, 16)  # PTX ISA 9.7.9.25.3.1
-CAST_LANES = 4  # lanes of a narrowing cast between registers
 
 MakeTranslator = Callable[[Expr], Translator]
 
@@ -138,7 +120,7 @@ class Plan:
 
     def _store(self, make: MakeTranslator, store: Vector, temp: Any) -> list[Stmt]:
         out: list[Stmt] = []
-        dtype, lanes = dtype_of(store.buffer), _cast_lanes(store.node.value)
+        dtype, lanes = dtype_of(store.buffer), cast_lanes(store.node.value)
         if lanes < store.chunk:  # casts in shorter vectors than the store
             narrow = _temp(f"{temp.name}c", self.width, dtype)
             out.append(tirx.AllocBuffer(narrow))
@@ -181,11 +163,10 @@ class Plan:
         value, source = stmt.value, self.loads[0] if self.loads else None
         chunk = min(store.chunk, source.chunk) if source else store.chunk
         size = chunk * DataType(dtype_of(store.buffer)).bits // 8
-        if self.asynchronous and source is not None and size in CP_ASYNC_BYTES and not isinstance(value, tirx.Cast):
-            if is_global(source.buffer) and is_shared(store.buffer):
-                return as_stmt(
-                    self._copy_async(make(const(start)), store, source, size) for start in range(0, self.width, chunk)
-                )
+        plain = not isinstance(value, tirx.Cast) and size in CP_ASYNC_BYTES
+        if self.asynchronous and plain and source is not None and is_global(source.buffer) and is_shared(store.buffer):
+            starts = range(0, self.width, chunk)
+            return as_stmt(self._copy_async(make(const(start)), store, source, size) for start in starts)
 
         def body(translator: Translator, lane: Any, _start: int) -> tuple[Stmt, list[Expr]]:
             buffer, indices, conditions = store.access(translator, lane)
@@ -216,7 +197,7 @@ def _temp(name: str, size: int, dtype: str) -> Any:
     return tirx.decl_buffer((size,), dtype, name, scope=attrs.LOCAL, layout=None)
 
 
-def _cast_lanes(value: Expr) -> int:
+def cast_lanes(value: Expr) -> int:
     """Lanes of a vector cast for which both vectors fit into 16 bytes; unlimited when the value is no cast."""
     if not isinstance(value, tirx.Cast):
         return 1 << 30
@@ -225,243 +206,3 @@ def _cast_lanes(value: Expr) -> int:
 
 def _masked(value: Expr, conditions: Sequence[Expr]) -> Expr:
     return tirx.if_then_else(tirx.all(*conditions), value, zero(dtype_of(value))) if conditions else value
-
-
-# -- analysis --------------------------------------------------------------------------------------------------------------
-def plan_vectors(
-    ctx: LowerContext, slots: Slots, variables: Sequence[Any], body: Stmt, asked: int, asynchronous: bool = False
-) -> Plan:
-    """Decides the vectors of a loop body; `asked` > 0 bounds their width in elements."""
-    touched = buffers_in(body)
-    plan = Plan(_items(body), body, asynchronous=asynchronous)
-    plan.fragments = any(is_fragment(b) for b in touched)
-    plan.locals = any(scope_of(b) in (attrs.LOCAL, attrs.VAR) for b in touched)
-    memory = any(is_global(b) or is_shared(b) for b in touched)
-    if not memory and not any(_narrows(s) for s in collect(body, tirx.BufferStore)):
-        return plan
-    limit, dim = next(((w, d) for w in (16, 8, 4, 2) for d in [slots.run(w)] if d is not None), (1, None))
-    limit = min(limit, _power_of_two(asked)) if asked else limit
-    if limit == 1 or dim is None:
-        return plan
-    return _Analysis(ctx, slots, variables, plan, limit, dim).run()
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << (n.bit_length() - 1)
-
-
-def _items(body: Stmt) -> list[tuple[tuple[Expr, ...], Stmt]]:
-    """The statements in order, with plain `if`s turned into guards."""
-
-    def flatten(stmts: list[Stmt], guards: tuple[Expr, ...]) -> list[tuple[tuple[Expr, ...], Stmt]]:
-        out: list[tuple[tuple[Expr, ...], Stmt]] = []
-        for stmt in stmts:
-            if isinstance(stmt, tirx.IfThenElse) and stmt.else_case is None:
-                inner = as_list(stmt.then_case)
-                if (
-                    all(isinstance(s, tirx.BufferStore) for s in inner)
-                    and len(inner) == 1
-                    and not collect(stmt.condition, ir.TensorLoad)
-                ):
-                    out += flatten(inner, (*guards, stmt.condition))
-                    continue
-            out.append((guards, stmt))
-        return out
-
-    return flatten(as_list(body), ())
-
-
-class _Analysis:
-    def __init__(
-        self, ctx: LowerContext, slots: Slots, variables: Sequence[Any], plan: Plan, limit: int, dim: int
-    ) -> None:
-        self.ctx, self.slots, self.variables, self.plan, self.limit, self.dim = ctx, slots, variables, plan, limit, dim
-        self.varying = {variables[dim]}
-        self.stored: list[set[Any]] = []  # buffers that statement k writes (a call counts as writing what it mentions)
-        self.loaded: list[set[Any]] = []
-
-    def run(self) -> Plan:
-        plan = self.plan
-        for k, (_, stmt) in enumerate(plan.items):
-            writes = {s.buffer for s in collect(stmt, tirx.BufferStore)}
-            for call in collect(stmt, ir.Call):
-                if getattr(call.op, "name", "") == "tirx.address_of":
-                    writes |= buffers_in(call)
-            self.stored.append(writes)
-            self.loaded.append({x.source for x in collect(stmt, ir.TensorLoad)})
-            self._bind(k, stmt)
-        stores = [v for k in range(len(plan.items)) for v in self._store_of(k)]
-        loads = [v for k in range(len(plan.items)) if k not in plan.early for v in self._loads_of(k)]
-        memory = [v for v in (*stores, *loads) if not is_fragment(v.buffer)]
-        casts = [v for v in stores if is_fragment(v.buffer) and _narrows(v.node)]
-        if not memory and not casts:
-            plan.early.clear()
-            return plan
-        plan.width = max(v.chunk for v in (memory or casts))
-        plan.dim, plan.varying = self.dim, self.variables[self.dim]
-        plan.stores = [_clip(v, plan.width) for v in stores]
-        plan.loads = [_clip(v, plan.width) for v in loads]
-        plan.direct = self._is_direct()
-        if not plan.direct:
-            plan.stores = [v for v in plan.stores if not is_fragment(v.buffer) or _narrows(v.node)]
-            plan.loads = [v for v in plan.loads if not is_fragment(v.buffer)]
-        return plan
-
-    def _is_direct(self) -> bool:
-        plan = self.plan
-        if len(plan.items) != 1 or len(plan.stores) != 1:
-            return False
-        value = plan.items[0][1].value
-        inner = value.value if isinstance(value, tirx.Cast) else value
-        plan.loads = [v for v in plan.loads if v.node.same_as(inner)] or plan.loads
-        if not any(v.node.same_as(inner) for v in plan.loads):
-            return not plan.loads and not mentions(value, self.varying)
-        memory = [v.chunk for v in (*plan.loads, *plan.stores) if not is_fragment(v.buffer)]
-        chunk = min(plan.loads[0].chunk, plan.stores[0].chunk)
-        return _cast_lanes(value) >= chunk and all(chunk == n for n in memory)
-
-    def _bind(self, k: int, stmt: Stmt) -> None:
-        """A Bind either varies inside the group or is done once, early."""
-        if not isinstance(stmt, tirx.Bind):
-            return
-        before = set().union(*self.stored[:k])
-        if mentions(stmt.value, self.varying) or collect(stmt.value, ir.Call) or self.loaded[k] & before:
-            self.varying.add(stmt.var)
-        else:
-            self.plan.early.add(k)
-
-    def _store_of(self, k: int) -> list[Vector]:
-        guards, stmt = self.plan.items[k]
-        if not isinstance(stmt, tirx.BufferStore) or any(mentions(g, self.varying) for g in guards):
-            return []
-        later = set().union(*self.stored[k + 1 :], *self.loaded[k + 1 :])
-        if stmt.buffer in later:
-            return []
-        chunk, dim = self._width(stmt.buffer, stmt.indices)
-        if is_fragment(stmt.buffer) and _narrows(stmt):
-            chunk = min(chunk, CAST_LANES)
-        return [Vector(stmt, stmt.buffer, tuple(stmt.indices), dim, chunk, guards, k)] if chunk > 1 else []
-
-    def _loads_of(self, k: int) -> list[Vector]:
-        guards, stmt = self.plan.items[k]
-        if not isinstance(stmt, tirx.BufferStore | tirx.Bind) or any(mentions(g, self.varying) for g in guards):
-            return []
-        before = set().union(*self.stored[:k])
-        out: list[Vector] = []
-        path: list[Expr] = list(guards)
-
-        def load(node: Any, mutator: Any) -> Any:
-            mutator.default_mutate(node)
-            hidden = any(mentions(c, self.varying) or collect(c, ir.TensorLoad) for c in path)
-            used = {x.source for i in node.indices for x in collect(i, ir.TensorLoad)}
-            if node.source not in before and not (used & before) and not hidden:
-                chunk, dim = self._width(node.source, node.indices)
-                if chunk > 1 and not any(v.node.same_as(node) for v in out):
-                    out.append(Vector(node, node.source, tuple(node.indices), dim, chunk, tuple(path), k))
-            return node
-
-        def call(node: Any, mutator: Any) -> Any:
-            name = getattr(node.op, "name", "")
-            if name == "tirx.address_of":
-                return node
-            if name != "prim.if_then_else":
-                return mutator.default_mutate(node)
-            mutator.mutate(node.args[0])
-            for condition, arm in ((node.args[0], node.args[1]), (tirx.Not(node.args[0]), node.args[2])):
-                path.append(condition)
-                mutator.mutate(arm)
-                path.pop()
-            return node
-
-        tvm_ffi.structural_mutate(stmt.value, [(ir.TensorLoad, load), (ir.Call, call)])
-        return out
-
-    # -- one access
-    def _width(self, buffer: Any, indices: Sequence[Expr]) -> tuple[int, int]:
-        """(chunk, index that advances) of an access; chunk 1 when it is no vector."""
-        moving = [c for c, x in enumerate(indices) if mentions(x, self.varying)]
-        bits = DataType(dtype_of(buffer)).bits
-        if len(moving) != 1 or bits < 8 or dtype_of(buffer) == "bool":
-            return 1, 0
-        at = moving[0]
-        top = min(self.limit, VECTOR_BYTES * 8 // bits) if not is_fragment(buffer) else self.limit
-        if is_fragment(buffer):
-            return self._fragment_width(buffer, indices, top), at
-        if not (is_global(buffer) or is_shared(buffer)):
-            return 1, at
-        while top > 1 and not (self._runs(indices[at], top) and self._aligned(buffer, indices, at, top)):
-            top //= 2
-        return top, at
-
-    def _runs(self, index: Expr, width: int) -> bool:
-        """Does the index advance by one over aligned groups of `width` slots, from multiples of `width`, on all threads?"""
-        env = dict(zip(self.variables, self.slots.index, strict=True))
-        try:
-            value, rest = split(index, env)
-        except Unknown:
-            return False
-        if any(mentions(e, self.varying) for e in rest):
-            return False
-        lines = np.broadcast_to(value, self.slots.valid.shape).reshape(self.slots.threads, -1, width)
-        valid = self.slots.valid.reshape(lines.shape)
-        if np.any(((lines != lines[..., :1] + np.arange(width)) | (lines[..., :1] % width != 0)) & valid):
-            return False
-        return all(self._divides(e, width) for e in rest)
-
-    def _divides(self, value: Expr, width: int) -> bool:
-        known = const_int(value)
-        if known is not None:
-            return known % width == 0
-        found = self.ctx.analyzer.modular_set(value)
-        return found.coeff % width == 0 and found.base % width == 0
-
-    def _aligned(self, buffer: Any, indices: Sequence[Expr], at: int, width: int) -> bool:
-        """Are elements along index `at` consecutive in groups of `width`, and is a group inside or outside as a whole?"""
-        if is_shared(buffer):
-            layout = self.ctx.layout(buffer)
-            lead = len(indices) - len(layout.shape)
-            size = const_int(self.ctx.shared[buffer].ty.shape[0]) if buffer in self.ctx.shared else None
-            versions = const_int(buffer.ty.shape[0]) if lead else 1
-            return (
-                at >= lead
-                and size is not None
-                and (size // versions) % width == 0
-                and layout.vector_width("addr", at - lead) % width == 0
-            )
-        shape, strides = list(buffer.ty.shape), list(buffer.ty.strides)
-        if at != len(shape) - 1:
-            return False
-        if strides:
-            if const_int(strides[-1]) != 1 or not all(self._divides(s, width) for s in strides[:-1]):
-                return False
-        elif len(shape) > 1 and not self._divides(shape[-1], width):
-            return False
-        if self._divides(shape[-1], width):
-            return True
-        return self.ctx.analyzer.can_prove(indices[at] < shape[-1])
-
-    def _fragment_width(self, buffer: Any, indices: Sequence[Expr], top: int) -> int:
-        while top > 1:
-            try:
-                found = register_of(self.ctx.layout(buffer), self.slots, top, self.variables, indices, {}, buffer.name)
-            except (Unknown, LoweringError):
-                return 1
-            group, lane = np.indices((self.slots.count // top, top))
-            regs = np.broadcast_to(found(group, lane), group.shape)
-            if np.all(regs == regs[:, :1] + lane) and np.all(regs[:, 0] % top == 0):
-                return top
-            top //= 2
-        return 1
-
-
-def _narrows(store: Any) -> bool:
-    """Is the store a cast to a floating type of at most 16 bits (for which there are packed conversions)?"""
-    value = store.value
-    if not isinstance(value, tirx.Cast):
-        return False
-    to, source = DataType(dtype_of(value)), DataType(dtype_of(value.value))
-    return to.bits <= 16 and source.bits > to.bits and "float" in str(to) and "float" in str(source)
-
-
-def _clip(vector: Vector, width: int) -> Vector:
-    return vector if vector.chunk <= width else Vector(**{**vector.__dict__, "chunk": math.gcd(vector.chunk, width)})
