@@ -27,7 +27,7 @@ constexpr unsigned kLaunchCooperative = 2;      // CU_LAUNCH_ATTRIBUTE_COOPERATI
 constexpr unsigned kLaunchClusterDimension = 4; // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 constexpr unsigned kLaunchProgrammatic = 6;     // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
-struct alignas(64) CUtensorMap {
+struct alignas(128) CUtensorMap {
   uint64_t opaque[16];
 };
 

@@ -322,7 +322,7 @@ class Launcher {
 
     void* pointers[kMaxParams];
     // Small parameter blocks, that is all but a few kernels, stay on the stack.
-    alignas(64) char small[4096];
+    alignas(alignof(CUtensorMap)) char small[4096];
     std::unique_ptr<char[]> large;
     char* buffer = small;
     if (plan.param_bytes > sizeof(small)) {

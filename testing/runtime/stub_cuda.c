@@ -49,7 +49,7 @@ static void list32(FILE* f, const char* k, const uint32_t* v, int n) {
 
 int cuTensorMapEncodeTiled(uint64_t* map, int type, uint32_t rank, void* address, const uint64_t* dims, const uint64_t* strides,
                            const uint32_t* box, const uint32_t* es, int interleave, int swizzle, int l2, int oob) {
-  if ((uintptr_t)map % 64) return 1;
+  if ((uintptr_t)map % 128) return 1;
   memset(map, 0, 128);
   map[0] = (uint64_t)(uintptr_t)address;
   FILE* f = file();

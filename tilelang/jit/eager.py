@@ -131,7 +131,7 @@ class EagerFunction:
         tensors = {}
         for name, spec in learnt.shapes.parameters.items():
             tensor = values.get(name)
-            if isinstance(spec, TensorSpec) and hasattr(tensor, "shape"):
+            if isinstance(spec, TensorSpec) and tensor is not None and hasattr(tensor, "shape"):
                 tensors[name] = (_logical_shape(spec, tensor), tuple(tensor.stride()))
         return bind_constants(learnt.shapes, tensors, given)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,30 @@ __all__ = ["CudaKernel", "load"]
 _PLAN, _CUBIN = "plan.json", "kernel.cubin"
 
 
+def _unprepared(*args: Any) -> Any:
+    raise AssertionError("the kernel is prepared before it is called")
+
+
 class CudaKernel:
-    """A kernel that is loaded onto a device when first called. Launches go to torch's current stream; nothing is waited for."""
+    """A kernel that is loaded onto a device when first called. Launches go to torch's current stream;
+    nothing is waited for."""
 
     def __init__(self, cubin: bytes, plan: LaunchPlan) -> None:
         self.cubin = cubin
         self.plan = plan
-        self._with_all: Any = None
-        self._with_inputs: Any = None
+        self._ready = False
+        self._with_all: Callable[..., Any] = _unprepared
+        self._with_inputs: Callable[..., Any] = _unprepared
 
     def __call__(self, *args: Any) -> None:
         """Takes all arguments, outputs included."""
-        if self._with_all is None:
+        if not self._ready:
             self._prepare()
         self._with_all(*args)
 
     def run(self, *inputs: Any) -> Any:
         """Takes the inputs; returns the output, or a list of them where there are several or none."""
-        if self._with_inputs is None:
+        if not self._ready:
             self._prepare()
         return self._with_inputs(*inputs)
 
@@ -47,6 +54,7 @@ class CudaKernel:
             )
         self._with_all, with_inputs = native.make_kernel(self.cubin, json.dumps(self.plan.native_json()))
         self._with_inputs = self._wrapped(with_inputs)
+        self._ready = True
 
     def _wrapped(self, with_inputs: Any) -> Any:
         signature = self.plan.signature
@@ -92,5 +100,8 @@ class LoadedKernel:
 
 
 def load(path: Path | str) -> LoadedKernel:
-    """The kernel in a folder written by `JITKernel.export_library` or `CudaKernel.save`; needs neither TVM nor a compiler."""
+    """The kernel in a folder written by `JITKernel.export_library` or `CudaKernel.save`.
+
+    Needs neither TVM nor a compiler.
+    """
     return LoadedKernel(CudaKernel.load(path))

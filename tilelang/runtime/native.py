@@ -27,8 +27,8 @@ def native_function(name: str) -> Any:
 
 
 def make_kernel(cubin: bytes, plan_json: str) -> tuple[Any, Any]:
-    """Two callables: one takes all arguments of the plan's signature, one the inputs and returns the outputs (a tensor, or a
-    sequence of several), which needs a tensor among the inputs."""
+    """Two callables: one takes all arguments of the plan's signature, one the inputs and returns the outputs
+    (a tensor, or a sequence of several), which needs a tensor among the inputs."""
     with_all, with_inputs = native_function("tilelang.runtime.make_kernel")(cubin, plan_json)
     return with_all, with_inputs
 

@@ -36,7 +36,9 @@ def cuda_home() -> Path | None:
         candidates.append(Path(os.environ["CUDA_PATH"]))
     nvcc = shutil.which("nvcc")
     if nvcc:
-        candidates.append(Path(nvcc).resolve().parent.parent)
+        root = Path(nvcc).resolve().parent.parent
+        if (root / "include" / "cuda.h").is_file():  # nvcc may be a script that stands among other programs
+            candidates.append(root)
     candidates.append(Path("/usr/local/cuda"))
     return next((c for c in candidates if c.is_dir()), None)
 
