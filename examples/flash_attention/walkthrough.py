@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attention example, end to end: what `make run` shows.
 
-Takes the tile program of example_mha_fwd_bhsd.py, compiles it for sm_90a, prints what was decided (layouts,
-pipeline, instructions) with a few lines of the CUDA that came out, then runs it on the GPU, or on the CPU where there is
-none, and compares with torch. `--simulate` also runs the sm_90a program thread for thread on the simulator.
+Takes the tile program of example_mha_fwd_bhsd.py, compiles it for sm_90a, prints what was decided (layouts, pipeline,
+instructions) with a few lines of the CUDA that came out, then runs it on the GPU, or on the CPU where there is none,
+and compares with torch. `--simulate` also runs the sm_90a program thread for thread on the simulator.
 """
 
 from __future__ import annotations
