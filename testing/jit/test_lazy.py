@@ -178,3 +178,16 @@ def test_profiler_checks_and_times() -> None:
     with pytest.raises(ValueError, match="symbol n"):
         dynamic.run_once()
     assert dynamic.get_inputs({"n": 5, "k": 1})[0].shape == (5, 4)
+
+
+def test_options_of_the_function_and_the_caller() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((4,), "float32")):
+        T.annotate_pass_configs({tilelang.PassConfigKey.TL_DISABLE_WGMMA: True, "tl.enable_fast_math": True})
+        T.annotate_compile_flags("-lineinfo")
+        with T.Kernel(1, threads=32):
+            A[0] = T.float32(1)
+
+    kernel = tilelang.compile(main, target="cpu", pass_configs={"tl.enable_fast_math": False}, compile_flags=["-O1"])
+    assert (kernel.options.wgmma, kernel.options.fast_math) == (False, False)
+    assert kernel.options.device_flags == ("-lineinfo", "-O1")

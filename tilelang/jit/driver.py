@@ -6,12 +6,14 @@ Requests are equal when the IR text, the outputs, the target, the pass configs a
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from tilelang.ir import attrs
 from tilelang.jit.kernel import Executable, JITKernel
 from tilelang.jit.pass_config import freeze_pass_configs, options_from
 from tilelang.jit.signature import normalize_out_idx, signature_of
@@ -53,8 +55,7 @@ def compile(
         raise ValueError(f"unknown execution_backend {execution_backend!r}; there is one launcher, leave it out")
     outputs = outputs_of(func, out_idx)
     where = resolve_target(target)
-    configs = {**_declared(func, "tl.pass_configs"), **freeze_pass_configs(pass_configs)}
-    options = options_from(configs, compile_flags if compile_flags is not None else _declared(func, "tl.compile_flags"))
+    options = _options_of(func, pass_configs, compile_flags)
     key = (func.script(show_meta=True), outputs, where, options)
     return _once(key, lambda: _build(func, outputs, where, options, bool(verbose) or env.verbose.get()))
 
@@ -89,7 +90,7 @@ def clear_memory_cache() -> None:
 def outputs_of(func: Any, out_idx: int | Sequence[int] | None) -> tuple[int, ...]:
     """Positions of a program's outputs: those asked for, or the tensors that it returns."""
     count = len(func.params)
-    returned = int(_declared(func, "tl.num_outputs") or 0)
+    returned = int(_declared(func, attrs.NUM_OUTPUTS, 0))
     if not returned:
         return normalize_out_idx(out_idx, count)
     if out_idx is not None:
@@ -97,9 +98,17 @@ def outputs_of(func: Any, out_idx: int | Sequence[int] | None) -> tuple[int, ...
     return tuple(range(count - returned, count))
 
 
-def _declared(func: Any, key: str) -> Any:
-    """A function attribute of the front end; an empty dictionary where it is absent."""
-    return func.attrs[key] if func.attrs is not None and key in func.attrs else {}
+def _options_of(func: Any, pass_configs: Any, compile_flags: str | Sequence[str] | None) -> CompileOptions:
+    """What the function declares and what the caller asks for; the caller wins, its compiler flags come last."""
+    declared = freeze_pass_configs(json.loads(_declared(func, attrs.PASS_CONFIGS, "{}")))
+    flags = [str(f) for f in _declared(func, attrs.COMPILE_FLAGS, [])]
+    asked = compile_flags.split() if isinstance(compile_flags, str) else list(compile_flags or ())
+    return options_from({**declared, **freeze_pass_configs(pass_configs)}, [*flags, *asked])
+
+
+def _declared(func: Any, key: str, default: Any) -> Any:
+    """A function attribute of the front end."""
+    return func.attrs[key] if func.attrs is not None and key in func.attrs else default
 
 
 def _build(func: Any, outputs: tuple[int, ...], target: Target, options: CompileOptions, verbose: bool) -> JITKernel:
