@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain loads and stores of a gang: shared memory, global tensors, register arrays.
+"""Plain loads and stores of a gang: shared memory and global tensors.
 
 Indices and addresses are numbers, `[thread]` arrays or, inside a vectorised access, `[lane, thread]` arrays; so are
 masks. Only active threads are checked and accessed; inactive ones read 0.
@@ -12,25 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.sim.machine import Gang, Local, Pointer
+from tilelang.sim.machine import Gang
 from tilelang.sim.shadow import ALL_LANES, WARP
 
 __all__ = [
     "GlobalTensor",
+    "check_shared",
     "dense",
-    "in_flight",
     "ldg",
-    "ldl",
     "lds",
     "note_lanes",
-    "read_registers",
-    "register_slice",
     "shared_access",
     "stg",
-    "stl",
     "sts",
-    "view_rows",
-    "write_registers",
 ]
 
 
@@ -267,123 +261,3 @@ def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarra
     G.cta.prog.global_write(G, t, at, threads, site, data)
     G.cta.save(t.data, at)
     t.data[at] = data
-
-
-# --- registers
-def in_flight(G: Gang, buf: Local, first: int, end: int, m: np.ndarray, write: bool, site: int) -> None:
-    """Reports plain code that touches the result of a wgmma in flight, or writes its register operand."""
-    if not buf.flight:
-        return
-    warps = set(G.active(m if m.ndim == 1 else m.any(0)))
-    for op, lo, hi, result in buf.flight:
-        if lo < end and first < hi and (write or result) and warps - op.waited:
-            G.report("wgmma-in-flight", f"{buf.name} is touched while a wgmma still uses it", site, op.site)
-    buf.flight = [f for f in buf.flight if set(G.warp_list) - f[0].waited]
-
-
-def _check_register(G: Gang, buf: Local, index: Any, m: np.ndarray, write: bool, site: int) -> Any:
-    """The index, safe for inactive threads."""
-    if not isinstance(index, np.ndarray):
-        in_flight(G, buf, index, index + 1, m, write, site)
-        if not 0 <= index < len(buf.a):
-            G.cta.trap("oob", f"element {index} of register array {buf.name}[{len(buf.a)}]", site)
-        return int(index)
-    shape = _shape(G, index)
-    on = np.broadcast_to(index, shape)[
-        np.broadcast_to(m, np.broadcast_shapes(shape, m.shape)) if m.ndim <= len(shape) else m.any(0)
-    ]
-    if on.size and (on.min() < 0 or on.max() >= len(buf.a)):
-        G.cta.trap("oob", f"elements [{on.min()}, {on.max()}] of register array {buf.name}[{len(buf.a)}]", site)
-    if on.size:
-        in_flight(G, buf, int(on.min()), int(on.max()) + 1, m, write, site)
-    return np.clip(np.broadcast_to(index, shape), 0, len(buf.a) - 1)
-
-
-def check_written(G: Gang, buf: Local, index: Any, site: int) -> None:
-    """Reports a read of register elements that no thread has written."""
-    missing = buf.missing(index)
-    if missing is not None:
-        G.report("uninit", f"read of {buf.name}[{missing}], which no thread has written", site)
-
-
-def ldl(G: Gang, buf: Local, index: Any, m: np.ndarray, site: int) -> Any:
-    """Load from a register array. The result may be a view: whoever keeps it copies it."""
-    index = _check_register(G, buf, index, m, False, site)
-    if not buf.filled:
-        check_written(
-            G,
-            buf,
-            index
-            if isinstance(index, int)
-            else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))],
-            site,
-        )
-    return buf.a[index] if isinstance(index, int) else buf.a[index, G.col]
-
-
-def stl(G: Gang, buf: Local, index: Any, value: Any, m: np.ndarray, site: int) -> None:
-    """Store to a register array."""
-    index = _check_register(G, buf, index, m, True, site)
-    buf.touched = G.fences
-    if not buf.filled:
-        buf.mark(
-            index
-            if isinstance(index, int)
-            else np.broadcast_to(index, _shape(G, index))[np.broadcast_to(m, _shape(G, index, m))]
-        )
-    if isinstance(index, int):
-        if isinstance(value, np.ndarray) and value.ndim == 2:
-            value = value[-1]
-        where = m if m.ndim == 1 else m[-1]
-        if isinstance(buf.a, np.ndarray):
-            np.copyto(buf.a[index], value, where=where, casting="unsafe")
-        else:
-            buf.a[index, G.col[where]] = np.broadcast_to(np.asarray(value), (G.T,))[where]
-        return
-    shape = _shape(G, index, value, m)
-    mask, cols = np.broadcast_to(m, shape), np.broadcast_to(G.col, shape)
-    data = np.broadcast_to(np.asarray(value).astype(buf.dtype, copy=False), shape)
-    buf.a[np.broadcast_to(index, shape)[mask], cols[mask]] = data[mask]
-
-
-def register_slice(G: Gang, p: Pointer, nbytes: int, m: np.ndarray, site: int) -> tuple[Local, slice]:
-    (start,) = G.uniform(m, site, p.index)
-    size = p.target.dtype.itemsize
-    stop = start + -(-nbytes // size)
-    if start < 0 or stop > len(p.target.a):
-        G.cta.trap("oob", f"registers [{start}, {stop}) of {p.target.name}[{len(p.target.a)}]", site)
-    return p.target, slice(start, stop)
-
-
-def read_registers(
-    G: Gang, p: Pointer, count: int, dtype: np.dtype, m: np.ndarray, site: int, check: bool = True
-) -> np.ndarray:
-    """`count` registers of `dtype` from a pointer on, `[count, thread]`; a view where the array has that very type."""
-    buf, at = register_slice(G, p, count * dtype.itemsize, m, site)
-    if check:
-        in_flight(G, buf, at.start, at.stop, m, False, site)
-        if not buf.filled:
-            check_written(G, buf, at, site)
-    return view_rows(buf.a[at], dtype)
-
-
-def view_rows(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """`[element, thread]` rows as elements of another type, the lower element in the lower bits."""
-    if rows.dtype == dtype:
-        return rows
-    if rows.dtype.itemsize == dtype.itemsize:
-        return rows.view(dtype)
-    return np.ascontiguousarray(np.ascontiguousarray(rows.T).view(dtype).T)
-
-
-def write_registers(G: Gang, p: Pointer, values: np.ndarray, m: np.ndarray, site: int) -> None:
-    """Stores `[count, thread]` registers from a pointer on, converting the packing as in `read_registers`."""
-    buf, at = register_slice(G, p, values.shape[0] * values.dtype.itemsize, m, site)
-    in_flight(G, buf, at.start, at.stop, m, True, site)
-    buf.touched = G.fences
-    buf.mark(at)
-    new = view_rows(values, buf.dtype)
-    if isinstance(buf.a, np.ndarray):
-        np.copyto(buf.a[at], new, where=m)
-    else:
-        buf.a[at, G.col[m]] = new[:, m]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.machine import Gang, Pointer
-from tilelang.sim.memory import note_lanes, read_registers, shared_access, view_rows, write_registers
+from tilelang.sim.memory import note_lanes, shared_access
+from tilelang.sim.registers import read_registers, view_rows, write_registers
 from tilelang.sim.shadow import WARP
 from tilelang.sim.table import meaning
 from tilelang.sim.values import np_dtype

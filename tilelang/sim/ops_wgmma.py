@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.machine import AsyncOp, Gang, Local, Pointer
-from tilelang.sim.memory import check_written, register_slice, view_rows
 from tilelang.sim.ops_tma import open_group, wait_groups
+from tilelang.sim.registers import check_written, register_slice, view_rows
 from tilelang.sim.shadow import WARP, join
 from tilelang.sim.table import meaning
 from tilelang.sim.tensormap import swizzle

@@ -12,8 +12,9 @@ import numpy as np
 
 from tilelang.sim import ops_memory, ops_mma, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.machine import POLICIES, Gang, Machine, Pointer, Policy, World
-from tilelang.sim.memory import GlobalTensor, dense, ldg, ldl, lds, stg, stl, sts
-from tilelang.sim.registers import local_view
+from tilelang.sim.memory import GlobalTensor, dense, ldg, lds, stg, sts
+from tilelang.sim.register_views import local_view
+from tilelang.sim.registers import ldl, stl
 from tilelang.sim.report import Refine, Report, SimUnsupported, Trap
 from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate

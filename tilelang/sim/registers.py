@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Register arrays declared again: another shape, another element type, a part of the array."""
+"""Register arrays: loads, stores, and runs of packed registers as device ops take them.
+
+An index is a number, a `[lane, 1]` column of numbers (the variable of a vectorised loop), or an array over threads.
+"""
 
 from __future__ import annotations
 
@@ -7,131 +10,134 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.sim.machine import Local, Pointer
-from tilelang.sim.memory import view_rows
-from tilelang.sim.report import SimUnsupported
+from tilelang.sim.machine import Gang, Local, Pointer
 
-__all__ = ["local_view"]
+__all__ = ["check_written", "ldl", "read_registers", "register_slice", "stl", "view_rows", "write_registers"]
 
 
-class _Alias(Local):
-    """A part of a register array under the same element type: shares its memory and its bookkeeping."""
-
-    def __init__(self, base: Local, a: Any, name: str) -> None:
-        self.name, self.dtype, self.a, self._base = name, a.dtype, a, base
-
-        base.mark(slice(None))  # arrays with views are not checked for elements that nobody wrote
-        self.filled = True
-
-    def mark(self, index: Any) -> None:
-        """Views take no part in it."""
-
-    @property
-    def touched(self) -> int:
-        return self._base.touched
-
-    @touched.setter
-    def touched(self, value: int) -> None:
-        self._base.touched = value
-
-    @property
-    def flight(self) -> Any:
-        return self._base.flight
-
-    @flight.setter
-    def flight(self, value: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - shared with the base
-        self._base.flight = value
+def in_flight(G: Gang, buf: Local, first: int, end: int, m: Any, write: bool, site: int) -> None:
+    """Reports plain code that touches the result of a wgmma in flight, or writes its register operand."""
+    if not buf.flight:
+        return
+    warps = set(G.active(m if m.ndim == 1 else m.any(0)))
+    for op, lo, hi, result in buf.flight:
+        if lo < end and first < hi and (write or result) and warps - op.waited:
+            G.report("wgmma-in-flight", f"{buf.name} is touched while a wgmma still uses it", site, op.site)
+    buf.flight = [f for f in buf.flight if set(G.warp_list) - f[0].waited]
 
 
-def local_view(pointer: Pointer, dtype: np.dtype, offset: Any, n: int, name: str) -> Local:
-    """`n` elements of `dtype` from `offset` elements (of `dtype`) past the pointer on.
-
-    Registers lie as `[element, thread]`; types of one width alias directly, packed ones need 32-bit base registers
-    laid out as `[register, thread, part]`, which is what a base array is turned into the first time it is viewed like
-    that.
-    """
-    base = pointer.target
-    size, have = dtype.itemsize, base.dtype.itemsize
-    first = pointer.index * have + offset * size  # bytes
-    if size == have:
-        rows = base.a[first // size : first // size + n]
-        return _Alias(base, rows.view(dtype), name)
-    if size < have:  # elements inside registers: split the last axis
-        ratio = have // size
-        if not isinstance(base.a, np.ndarray) or not base.a.flags.c_contiguous:
-            raise SimUnsupported(f"{name}: a view of a view of registers with another width")
-        split = base.a.view(dtype).reshape(len(base.a), -1, ratio)  # [register, thread, part]
-        return _Strided(base, split, first // size, n, name)
-    if isinstance(base.a, _Rows):
-        raise SimUnsupported(f"{name}: a view of a view of registers with another width")
-    return _Packed(base, first // have, n, dtype, name)
+def check_written(G: Gang, buf: Local, index: Any, site: int) -> None:
+    """Reports a read of register elements that no thread has written."""
+    missing = buf.missing(index)
+    if missing is not None:
+        G.report("uninit", f"read of {buf.name}[{missing}], which no thread has written", site)
 
 
-class _Rows:
-    """Makes `[register, thread, part]` look like `[element, thread]`."""
-
-    def __init__(self, split: np.ndarray, first: int, n: int) -> None:
-        self.split, self.first, self.n, self.dtype = split, first, n, split.dtype
-
-    def __len__(self) -> int:
-        return self.n
-
-    def _at(self, index: Any) -> tuple[Any, Any]:
-        i = index + self.first
-        return i // self.split.shape[2], i % self.split.shape[2]
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        if isinstance(index, tuple):
-            element, cols = index
-            if isinstance(element, slice):
-                element = np.arange(self.n)[element][:, None]
-                cols = np.arange(self.split.shape[1])[cols]
-            i, part = self._at(element)
-            return self.split[i, cols, part]
-        if isinstance(index, slice):
-            i, part = self._at(np.arange(self.n)[index])
-            return np.ascontiguousarray(self.split[i, :, part])
-        i, part = self._at(index)
-        return self.split[i, :, part]
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        element, cols = index
-        i, part = self._at(element)
-        self.split[i, cols, part] = value
-
-
-class _WideRows:
-    """Makes groups of narrow `[element, thread]` rows look like wide ones."""
-
-    def __init__(self, rows: np.ndarray, first: int, n: int, dtype: np.dtype) -> None:
-        self.rows, self.first, self.n, self.dtype = rows, first, n, dtype
-        self.ratio = dtype.itemsize // rows.itemsize
-
-    def __len__(self) -> int:
-        return self.n
-
-    def _wide(self) -> np.ndarray:
-        part = self.rows[self.first : self.first + self.n * self.ratio]
-        return view_rows(part, self.dtype)
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        return self._wide()[index]
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        wide = self._wide()
-        wide[index] = value
-        self.rows[self.first : self.first + self.n * self.ratio] = view_rows(wide, self.rows.dtype)
+def _touch(G: Gang, buf: Local, index: Any, m: Any, write: bool, site: int) -> Any:
+    """Checks an access. Gives (index, None) for elements that are the same for all threads, (index, columns) for an
+    index that each thread has for itself (made safe for inactive ones), None when nobody is active."""
+    n, columns = len(buf.a), None
+    if not isinstance(index, np.ndarray):
+        elements = index = int(index)
+        lo = hi = index
+    elif index.ndim == 2 and index.shape[1] == 1:
+        elements = index = index[:, 0]
+        lo, hi = int(index[0]), int(index[-1])
+        if hi - lo + 1 == len(index) and (index[1:] > index[:-1]).all():
+            elements = index = slice(lo, hi + 1)
+        else:
+            lo, hi = int(index.min()), int(index.max())
+    else:
+        shape = np.broadcast_shapes(index.shape, (G.T,), m.shape)
+        elements = np.broadcast_to(index, shape)[np.broadcast_to(m, shape)]
+        if not elements.size:
+            return None
+        lo, hi, columns = int(elements.min()), int(elements.max()), G.col
+        index = np.clip(index, 0, n - 1)
+    if lo < 0 or hi >= n:
+        if not m.any():
+            return None
+        text = str(lo) if lo == hi else f"[{lo}, {hi}]"
+        G.cta.trap("oob", f"element {text} of register array {buf.name}[{n}]", site)
+    in_flight(G, buf, lo, hi + 1, m, write, site)
+    if write:
+        buf.touched = G.fences
+    if not buf.filled:
+        if write:
+            buf.mark(elements)
+        elif m.any():
+            check_written(G, buf, elements, site)
+    return index, columns
 
 
-class _Packed(_Alias):
-    """Wide registers made of narrow elements."""
+def ldl(G: Gang, buf: Local, index: Any, m: np.ndarray, site: int) -> Any:
+    """Load from a register array. The result may be a view: whoever keeps it copies it."""
+    got = _touch(G, buf, index, m, False, site)
+    if got is None:
+        return np.zeros(G.T, buf.dtype)
+    at, columns = got
+    return buf.a[at] if columns is None else buf.a[at, columns]
 
-    def __init__(self, base: Local, first: int, n: int, dtype: np.dtype, name: str) -> None:
-        super().__init__(base, _WideRows(base.a, first, n, dtype), name)
+
+def stl(G: Gang, buf: Local, index: Any, value: Any, m: np.ndarray, site: int) -> None:
+    """Store to a register array."""
+    got = _touch(G, buf, index, m, True, site)
+    if got is None:
+        return
+    at, columns = got
+    if columns is None and isinstance(buf.a, np.ndarray) and not isinstance(at, np.ndarray):
+        if isinstance(at, int) and isinstance(value, np.ndarray) and value.ndim == 2:
+            value = value[-1]  # a vectorised loop that writes one element: the last lane wins
+        where = m[-1] if isinstance(at, int) and m.ndim == 2 else m
+        np.copyto(buf.a[at], value, where=where, casting="unsafe")
+        return
+    rows: Any = np.arange(at.start, at.stop)[:, None] if isinstance(at, slice) else at
+    if columns is None and isinstance(rows, np.ndarray) and rows.ndim == 1:
+        rows = rows[:, None]
+    shape = np.broadcast_shapes(np.shape(rows), (G.T,), np.shape(value), m.shape)
+    mask = np.broadcast_to(m, shape)
+    data = np.broadcast_to(np.asarray(value).astype(buf.dtype, copy=False), shape)
+    buf.a[np.broadcast_to(rows, shape)[mask], np.broadcast_to(G.col, shape)[mask]] = data[mask]
 
 
-class _Strided(_Alias):
-    """Narrow elements packed in wider registers."""
+def register_slice(G: Gang, p: Pointer, nbytes: int, m: np.ndarray, site: int) -> tuple[Local, slice]:
+    (start,) = G.uniform(m, site, p.index)
+    size = p.target.dtype.itemsize
+    stop = start + -(-nbytes // size)
+    if start < 0 or stop > len(p.target.a):
+        G.cta.trap("oob", f"registers [{start}, {stop}) of {p.target.name}[{len(p.target.a)}]", site)
+    return p.target, slice(start, stop)
 
-    def __init__(self, base: Local, split: np.ndarray, first: int, n: int, name: str) -> None:
-        super().__init__(base, _Rows(split, first, n), name)
+
+def read_registers(
+    G: Gang, p: Pointer, count: int, dtype: np.dtype, m: np.ndarray, site: int, check: bool = True
+) -> np.ndarray:
+    """`count` registers of `dtype` from a pointer on, `[count, thread]`; a view where the array has that very type."""
+    buf, at = register_slice(G, p, count * dtype.itemsize, m, site)
+    if check:
+        in_flight(G, buf, at.start, at.stop, m, False, site)
+        if not buf.filled:
+            check_written(G, buf, at, site)
+    return view_rows(buf.a[at], dtype)
+
+
+def view_rows(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """`[element, thread]` rows as elements of another type, the lower element in the lower bits."""
+    if rows.dtype == dtype:
+        return rows
+    if rows.dtype.itemsize == dtype.itemsize:
+        return rows.view(dtype)
+    return np.ascontiguousarray(np.ascontiguousarray(rows.T).view(dtype).T)
+
+
+def write_registers(G: Gang, p: Pointer, values: np.ndarray, m: np.ndarray, site: int) -> None:
+    """Stores `[count, thread]` registers from a pointer on, converting the packing as in `read_registers`."""
+    buf, at = register_slice(G, p, values.shape[0] * values.dtype.itemsize, m, site)
+    in_flight(G, buf, at.start, at.stop, m, True, site)
+    buf.touched = G.fences
+    buf.mark(at)
+    new = view_rows(values, buf.dtype)
+    if isinstance(buf.a, np.ndarray):
+        np.copyto(buf.a[at], new, where=m)
+    else:
+        buf.a[at, G.col[m]] = new[:, m]

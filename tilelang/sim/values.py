@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -38,9 +39,10 @@ _ALIASES = {
     "handle": "uint64",
 }
 # Largest finite value of the formats that CUDA converts to with saturation (cvt.satfinite), PTX ISA 9.7.9.
-_SATURATES = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_SATURATES = {np.dtype(ml_dtypes.float8_e4m3fn): 448.0, np.dtype(ml_dtypes.float8_e5m2): 57344.0}
 
 
+@lru_cache(maxsize=256)
 def np_dtype(name: Any) -> np.dtype:
     """The numpy dtype of a TensorIR scalar dtype name."""
     text = _ALIASES.get(str(name), str(name))
@@ -70,8 +72,8 @@ def cast(x: Value, dtype: np.dtype) -> Value:
             np.where(inside <= float(info.min), info.min, inside).astype(np.int64 if info.min else np.uint64),
         )
         return out.astype(dtype)
-    if dtype.name in _SATURATES:
-        top = _SATURATES[dtype.name]
+    if dtype in _SATURATES:
+        top = _SATURATES[dtype]
         return np.clip(x.astype(np.float32), -top, top).astype(dtype)
     if _is_float(dtype) and dtype.itemsize < 4 and _is_float(x.dtype) and x.dtype.itemsize < 4:
         return x.astype(np.float32).astype(dtype)
