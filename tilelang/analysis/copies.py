@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a copy may use: the copy engine (TMA), and why not.
 
-Every answer is a reason text or None; `tilelang inspect` prints the reasons. Limits: CUDA driver API, cuTensorMapEncodeTiled
-(rank <= 5, box <= 256 per dimension, strides multiples of 16 bytes), PTX ISA 9.7.9.27.
+Every answer is a reason text or None; `tilelang inspect` prints the reasons. Limits: CUDA driver API,
+cuTensorMapEncodeTiled (rank <= 5, box <= 256 per dimension, strides multiples of 16 bytes), PTX ISA 9.7.9.27.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _covers(region: Any) -> bool:
 def tma_obstacle(op: TileOp, written: set[Any]) -> str | None:
     """Why the copy cannot be one TMA transfer between global and shared memory, or None when it can.
 
-    `written` holds the tensors this kernel writes: the copy engine reads through its own proxy, so a load from one of them
-    stays an ordinary copy.
+    `written` holds the tensors this kernel writes: the copy engine reads through its own proxy, so a load from one
+    of them stays an ordinary copy.
     """
     src, dst = op["src"], op["dst"]
     scopes = (src.source.ty.storage_scope, dst.source.ty.storage_scope)
@@ -115,5 +115,3 @@ def _stride_obstacle(buffer: Any, bits: int) -> str | None:
         if not aligned:
             return f"stride {stride} of dimension {dim} of {buffer.name} is not a multiple of {TMA_ALIGN_BYTES} bytes"
     return None
-
-

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which loads a producer can issue on its own, ahead of the threads that use them.
 
-A load may leave the consumers iff nothing they compute decides where, whether or when it happens, nobody else writes its
-destination, and every reader comes after it in the same statement list (so that one acquire and one release per pass suffice).
+A load may leave the consumers iff nothing they compute decides where, whether or when it happens, nobody else
+writes its
+destination, and every reader comes after it in the same statement list (so that one acquire and one release per
+pass suffice).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.analysis.effects import expr_touches, touches
-from tilelang.ir.attrs import GLOBAL, NUM_STAGES
+from tilelang.ir.attrs import ASYNC_COPY, GLOBAL, NUM_STAGES
 from tilelang.ir.stmts import Kernel, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
 
@@ -56,16 +58,19 @@ def load_sites(stmts: list[Any], path: tuple[Any, ...] = ()) -> Iterator[Site]:
 def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | None:
     """Why a load of `dst` from `src` at `site` must stay with its consumers, or None when a producer can issue it.
 
-    A buffer may be loaded at several places (a loop and its peeled iteration); then each reader must follow a load in its list.
+    A buffer may be loaded at several places (a loop and its peeled iteration); then each reader must follow a load
+    in its list.
     """
-    accesses = [(s, touches(s)) for s in walk_list(kernel.body) if not bodies(s)]
+    accesses = [(s, touches(s)) for s in _units(kernel.body)]
     if any(t.write and t.buffer.same_as(src) for _, found in accesses for t in found):
         return f"{src.name} is written by this kernel"
     held = TileOp.from_stmt(site.stmt)
-    if held is not None and any(const_int(r.extent) != const_int(s) for r, s in zip(held["dst"].region, dst.ty.shape, strict=True)):
+    if held is not None and any(
+        const_int(r.extent) != const_int(s) for r, s in zip(held["dst"].region, dst.ty.shape, strict=True)
+    ):
         return f"only part of {dst.name} is loaded at once"  # a ring hands over whole buffers
     loads = [s for s, found in accesses if any(t.write and t.buffer.same_as(dst) for t in found)]
-    if any(not _is_global_copy(s) for s in loads) or len(loads) > 1 and any(_is_nest(x) for x in site.path):
+    if any(not _is_global_copy(s) for s in loads):
         return f"{dst.name} has another writer"
     if reads_without_load(kernel.body, dst, loads):
         return f"{dst.name} is read where no load of it in the same block of statements precedes"
@@ -102,11 +107,22 @@ def _head_touches(stmt: Any) -> set[Any]:
     return set()
 
 
+def _units(stmts: list[Any]) -> Iterator[Any]:
+    """Statements that are not taken apart: leaves, and parallel nests as a whole."""
+    for stmt in stmts:
+        if _is_nest(stmt) or not bodies(stmt):
+            yield stmt
+        else:
+            for body in bodies(stmt):
+                yield from _units(body)
+
+
 def _is_global_copy(stmt: Any) -> bool:
+    """A copy out of a tensor: a tile op, or the nest that one was expanded to."""
     op = TileOp.from_stmt(stmt)
     if op is not None:
         return op.name == "copy" and op["src"].source.ty.storage_scope == GLOBAL
-    return isinstance(stmt, tirx.BufferStore) and any(t.buffer.ty.storage_scope == GLOBAL and not t.write for t in touches(stmt))
+    return isinstance(stmt, tirx.For) and ASYNC_COPY in stmt.annotations
 
 
 def _is_nest(stmt: Any) -> bool:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which values differ between the threads of a block.
 
-A barrier may stand only where all threads arrive together, so branches on such values are divergent. Loads from shared and
+A barrier may stand only where all threads arrive together, so branches on such values are divergent. Loads from
+shared and
 global memory at uniform addresses are uniform; registers are uniform only when everything stored to them is.
 """
 
@@ -16,7 +17,6 @@ from tilelang.ir.attrs import FRAGMENT, LOCAL, VAR
 from tilelang.ir.stmts import Kernel, bodies, walk_list
 
 __all__ = ["Divergence"]
-
 
 
 class Divergence:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statements as Python lists: flattening, rebuilding, and the parts of a kernel launch.
 
-Declarations (`AllocBuffer`, `Bind`, `DeclBuffer`) are leaf statements whose scope is the rest of their list, so a pass that
-adds, drops or moves statements works on lists: `as_list(stmt)`, then `as_stmt(list)`. Spans are kept by every helper here.
+Declarations (`AllocBuffer`, `Bind`, `DeclBuffer`) are leaf statements whose scope is the rest of their list, so a
+pass that
+adds, drops or moves statements works on lists: `as_list(stmt)`, then `as_stmt(list)`. Spans are kept by every
+helper here.
 """
 
 from __future__ import annotations
@@ -76,7 +78,15 @@ def with_bodies(stmt: Stmt, new: Sequence[Sequence[Stmt]]) -> Stmt:
         return tirx.IfThenElse(stmt.condition, as_stmt(new[0]), orelse, span=stmt.span)
     if isinstance(stmt, tirx.For):
         return tirx.For(
-            stmt.loop_var, stmt.min, stmt.extent, stmt.kind, as_stmt(new[0]), stmt.thread_binding, stmt.annotations, stmt.step, stmt.span
+            stmt.loop_var,
+            stmt.min,
+            stmt.extent,
+            stmt.kind,
+            as_stmt(new[0]),
+            stmt.thread_binding,
+            stmt.annotations,
+            stmt.step,
+            stmt.span,
         )
     if isinstance(stmt, tirx.While):
         return tirx.While(stmt.condition, as_stmt(new[0]), span=stmt.span)
@@ -101,7 +111,9 @@ def rebuild(stmts: Iterable[Stmt], fn: Callable[[Stmt], Stmt | list[Stmt] | None
     for stmt in stmts:
         inner = bodies(stmt)
         new = [rebuild(body, fn) for body in inner]
-        same = all(len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)) for a, b in zip(inner, new, strict=True))
+        same = all(
+            len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)) for a, b in zip(inner, new, strict=True)
+        )
         got = fn(stmt if same else with_bodies(stmt, new))
         out += [] if got is None else got if isinstance(got, list) else [got]
     return out
@@ -245,7 +257,8 @@ def consumer_list(stmts: list[Stmt]) -> list[Stmt]:
 
 
 def fresh(stmts: Iterable[Stmt], mapping: dict[Any, Any] | None = None) -> list[Stmt]:
-    """A copy of the statements that may stand beside the original: definitions are renamed, `mapping` is substituted."""
+    """A copy of the statements that may stand beside the original: definitions are renamed, `mapping` is
+    substituted."""
     names = dict(mapping or {})
     stmts = list(stmts)
     for stmt in walk_list(stmts):
@@ -265,9 +278,19 @@ def _renamed(stmt: Stmt, names: dict[Any, Any]) -> Stmt:
         return substitute(stmt, names)
     new = with_bodies(stmt, [[_renamed(s, names) for s in body] for body in inner])
     if isinstance(stmt, tirx.For):
-        low, extent, step = (substitute(x, names) if x is not None else None for x in (stmt.min, stmt.extent, stmt.step))
+        low, extent, step = (
+            substitute(x, names) if x is not None else None for x in (stmt.min, stmt.extent, stmt.step)
+        )
         return tirx.For(
-            names[stmt.loop_var], low, extent, stmt.kind, new.body, stmt.thread_binding, stmt.annotations, step, stmt.span
+            names[stmt.loop_var],
+            low,
+            extent,
+            stmt.kind,
+            new.body,
+            stmt.thread_binding,
+            stmt.annotations,
+            step,
+            stmt.span,
         )
     if isinstance(stmt, tirx.IfThenElse):
         return tirx.IfThenElse(substitute(stmt.condition, names), new.then_case, new.else_case, span=stmt.span)

@@ -144,11 +144,16 @@ _register()
 def region_of(buffer: ir.Var, ranges: list[ir.Range] | None = None, span: ir.Span | None = None) -> ir.TensorRegion:
     """A region of `buffer`: the whole of it, or `ranges` (one per dimension)."""
     if ranges is None:
-        ranges = [ir.Range.from_min_extent(tirx.const(0, s.ty.dtype if hasattr(s, "ty") else "int32"), s) for s in buffer.ty.shape]
+        ranges = [
+            ir.Range.from_min_extent(tirx.const(0, s.ty.dtype if hasattr(s, "ty") else "int32"), s)
+            for s in buffer.ty.shape
+        ]
     return tirx.BufferRegion(buffer, ranges)
 
 
-def make_tile_op(name: str, operands: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, span: ir.Span | None = None) -> tirx.Stmt:
+def make_tile_op(
+    name: str, operands: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, span: ir.Span | None = None
+) -> tirx.Stmt:
     """The statement of one tile op. Raises KeyError for unknown operands or attributes."""
     row = TILE_OPS[name]
     if set(operands) != set(row.operands):

@@ -5,7 +5,8 @@ Before:  copy(S, P, via=loop)                          fill(acc, 0)
 After:   for i, j in T.Parallel(M, N): P[i, j] = cast(S[i, j])   for i, j in T.Parallel(M, N): acc[i, j] = 0
 
 Requires: level 1 with `via` set.
-Ensures:  only tma_load, tma_store and stmatrix copies are left as tile ops, and no fills; cp_async copies are nests marked ASYNC.
+Ensures:  only tma_load, tma_store and stmatrix copies are left as tile ops, and no fills; cp_async copies are
+          nests marked ASYNC.
 Does not: guard global accesses: lower/parallel.py adds the predicates it cannot prove away.
 """
 
@@ -27,7 +28,9 @@ def expand_elementwise(func: Any) -> Any:
     return func.with_body(tirx.SeqStmt(body) if len(body := rebuild([func.body], _expand)) > 1 else body[0])
 
 
-def parallel_nest(extents: list[Any], body: Any, annotations: dict[str, Any] | None = None, span: Any = None, names: str = "ijklmn") -> Any:
+def parallel_nest(
+    extents: list[Any], body: Any, annotations: dict[str, Any] | None = None, span: Any = None, names: str = "ijklmn"
+) -> Any:
     """`for i, j in T.Parallel(*extents): body(i, j)`; `body` maps loop Vars to a statement."""
     variables = [tirx.Var(names[d % len(names)], "int32") for d in range(len(extents))]
     stmt = body(*variables)
@@ -76,4 +79,7 @@ def dtype_of_expr(expr: Any) -> str:
 def _at(region: ir.TensorRegion, loop: tuple[Any, ...]) -> list[Any]:
     """Indices of the element of `region` at loop position `loop` (one variable per non-unit extent)."""
     it = iter(loop)
-    return [r.min if const_int(r.extent) == 1 else (next(it) + r.min if const_int(r.min) != 0 else next(it)) for r in region.region]
+    return [
+        r.min if const_int(r.extent) == 1 else (next(it) + r.min if const_int(r.min) != 0 else next(it))
+        for r in region.region
+    ]

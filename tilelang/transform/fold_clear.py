@@ -51,7 +51,8 @@ def _overwrites(gemm: TileOp, acc: Any) -> bool:
 
 def _is_whole(region: Any) -> bool:
     return all(
-        const_int(r.min) == 0 and const_int(r.extent) == const_int(s) for r, s in zip(region.region, region.source.ty.shape, strict=True)
+        const_int(r.min) == 0 and const_int(r.extent) == const_int(s)
+        for r, s in zip(region.region, region.source.ty.shape, strict=True)
     )
 
 

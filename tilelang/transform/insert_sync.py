@@ -2,16 +2,18 @@
 """Inserts block barriers, proxy fences and store waits where effects demand them.
 
 Before:  S[..] = f(x); gemm(S, ..)                 copy(P, stage, via=stmatrix); copy(stage, C, via=tma_store)
-After:   S[..] = f(x); fence_proxy_async; barrier; gemm(S, ..)      copy(P, stage); fence_proxy_async; barrier; copy(stage, C)
+After:   S[..] = f(x); fence_proxy_async; barrier; gemm(S, ..)      copy(P, stage); fence_proxy_async; barrier;
+         copy(stage, C)
 
 Requires: level 3 with arena offsets and asynchronous gemms retired before their operands are rewritten.
-Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them, a generic write
-          has a proxy fence before an async read, and bytes a bulk store still reads are not overwritten. No barrier stands in
-          divergent code.
+Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them, a
+          generic write
+          has a proxy fence before an async read, and bytes a bulk store still reads are not overwritten. No
+          barrier stands in divergent code.
 Does not: order ring buffers against their producer (mbarriers do).
 
-The state is what was touched since the last barrier. Loops are walked twice, the second time from the joined state of entry
-and back edge, so that a barrier may serve the next iteration.
+The state is what was touched since the last barrier. Loops are walked twice, the second time from the joined state
+of entry and back edge, so that a barrier may serve the next iteration.
 """
 
 from __future__ import annotations
@@ -151,14 +153,16 @@ class _Inserter:
         for t in touches(stmt):
             if t.write and t.buffer in self.rings:
                 continue
-            if t.buffer in self.bytes and t.buffer.ty.storage_scope in SHARED_SCOPES or t.buffer in self.exchanged:
+            if (t.buffer in self.bytes and t.buffer.ty.storage_scope in SHARED_SCOPES) or t.buffer in self.exchanged:
                 found.add(t)
         return found
 
     def settle(self, stmt: Any, now: set[Touch], state: _State, out: list[Any]) -> None:
         """Emits what must stand before `stmt`, and records what it touches."""
         overwritten = any(t.write and self.overlap(t.buffer, b) for t in now for b in state.stores)
-        unfenced = any(t.asynchronous and not t.write and self.overlap(t.buffer, b) for t in now for b in state.unfenced)
+        unfenced = any(
+            t.asynchronous and not t.write and self.overlap(t.buffer, b) for t in now for b in state.unfenced
+        )
         clash = any((t.write or p.write) and self.overlap(t.buffer, p.buffer) for t in now for p in state.pending)
         if overwritten:
             out += self.elected("bulk_wait_read")

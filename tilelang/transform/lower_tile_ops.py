@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns scheduled tile code into per-thread device code on flat arrays.
 
-Before:  alloc As (4, 128, 64) shared.dyn {OFFSET, LAYOUT}; alloc acc (128, 128) local.fragment {LAYOUT}; gemm(As[s], .., acc)
+Before:  alloc As (4, 128, 64) shared.dyn {OFFSET, LAYOUT}; alloc acc (128, 128) local.fragment {LAYOUT};
+         gemm(As[s], .., acc)
 After:   arena = alloc(bytes, uint8); As = view(arena, OFFSET); acc = local[64]; wgmma_desc ..; wgmma_ss(acc, ..)
 
 Requires: level 3 with arena offsets and barriers.
-Ensures:  level 4: one shared.dyn arena with views, local arrays, device ops and plain TIR only; tensor maps are defined in front
-          of the launch.
+Ensures:  level 4: one shared.dyn arena with views, local arrays, device ops and plain TIR only; tensor maps are
+          defined in front of the launch.
 Does not: choose anything: every choice was made by a plan_ or infer_ pass.
 
 One lowering function an op: `lower/`. LOWERINGS is the dispatch table.
@@ -34,7 +35,19 @@ from tilelang.ir.attrs import (
     VAR,
 )
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, as_list, as_stmt, bodies, const_int, dtype_of, kernel_of, shape_of, substitute, walk_list, with_bodies
+from tilelang.ir.stmts import (
+    Kernel,
+    as_list,
+    as_stmt,
+    bodies,
+    const_int,
+    dtype_of,
+    kernel_of,
+    shape_of,
+    substitute,
+    walk_list,
+    with_bodies,
+)
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads as load_layout
 from tilelang.layout import row_major
@@ -43,8 +56,8 @@ from tilelang.transform.errors import SharedMemoryExceeded
 from tilelang.transform.insert_sync import block_barrier
 from tilelang.transform.lower.bulk_copy import TensorMaps, lower_tma_load, lower_tma_store
 from tilelang.transform.lower.context import LowerContext
-from tilelang.transform.lower.fast_math import lower_math
 from tilelang.transform.lower.cumulate import lower_cumulate
+from tilelang.transform.lower.fast_math import lower_math
 from tilelang.transform.lower.gemm_fma import lower_gemm_fma
 from tilelang.transform.lower.gemm_mma import lower_gemm_mma
 from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gemm
@@ -164,7 +177,12 @@ class _Lowerer:
         out: list[Any] = [tirx.AllocBuffer(smem)]
         for flat, offset in self.place.offsets.items():
             view = tirx.decl_buffer(
-                flat.ty.shape, dtype_of(flat), flat.name, elem_offset=offset * 8 // bits_of(flat), scope=SHARED_DYN, layout=None
+                flat.ty.shape,
+                dtype_of(flat),
+                flat.name,
+                elem_offset=offset * 8 // bits_of(flat),
+                scope=SHARED_DYN,
+                layout=None,
             )
             self.place.renamed[flat] = view
             out.append(tirx.DeclBuffer(view, data=smem.data))
@@ -180,7 +198,11 @@ class _Lowerer:
             ]
             spans = [a.span for a in self.allocs if OFFSET in a.annotations and a.span is not None]
             raise SharedMemoryExceeded(
-                span=spans[0] if spans else None, needed=total, limit=limit, arch=self.arch.name, arithmetic="\n".join(lines)
+                span=spans[0] if spans else None,
+                needed=total,
+                limit=limit,
+                arch=self.arch.name,
+                arithmetic="\n".join(lines),
             )
 
     # -- statements ----------------------------------------------------------------------------------
@@ -218,7 +240,17 @@ class _Lowerer:
         notes = {k: v for k, v in dict(loop.annotations).items() if not str(k).startswith("tl.")}
         if loop.kind == tirx.ForKind.SERIAL:
             notes["pragma_unroll" if loop.loop_var in ctx.unroll else "disable_unroll"] = True
-        return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, as_stmt(body), loop.thread_binding, notes, loop.step, loop.span)
+        return tirx.For(
+            loop.loop_var,
+            loop.min,
+            loop.extent,
+            loop.kind,
+            as_stmt(body),
+            loop.thread_binding,
+            notes,
+            loop.step,
+            loop.span,
+        )
 
     def lower_role(self, stmt: Any, ctx: LowerContext) -> list[Any]:
         consumers = int(stmt.node)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves a dependent gemm one iteration later, so that it runs while the next iteration's first gemm and its elementwise work do.
+"""Moves a dependent gemm one iteration later, so that it runs while the next iteration's first gemm and its
+elementwise work do.
 
 Before:  for k in [0, n): K = K[k]; S = Q K; P = f(S); acc = g(acc); V = V[k]; acc += P V
 After:   K = K[0]; S = Q K; P = f(S); acc = g(acc)
@@ -7,10 +8,12 @@ After:   K = K[0]; S = Q K; P = f(S); acc = g(acc)
          V = V[n - 1]; acc += P V
 
 Requires: level 1 with `inst` on gemms.
-Ensures:  the same values: a statement is only moved across statements it has no conflict with (one dependence rule, below).
+Ensures:  the same values: a statement is only moved across statements it has no conflict with (one dependence
+          rule, below).
 Does not: place waits; schedule_gemms sees two independent gemms in a row and keeps both in flight.
 
-Legal iff the moved statements (the gemm, and copies only it reads) conflict with nothing they now run behind (what stood before them
+Legal iff the moved statements (the gemm, and copies only it reads) conflict with nothing they now run behind (what
+stood before them
 in the next iteration up to the first gemm) nor with anything that stood behind them in their own iteration.
 """
 
@@ -25,7 +28,18 @@ from tvm import tirx
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.ir.attrs import FRAGMENT, NUM_STAGES
-from tilelang.ir.stmts import Kernel, as_list, as_stmt, bodies, const_int, fresh, map_kernels, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import (
+    Kernel,
+    as_list,
+    as_stmt,
+    bodies,
+    const_int,
+    fresh,
+    map_kernels,
+    shape_of,
+    walk_list,
+    with_bodies,
+)
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["overlap_gemms"]
@@ -65,7 +79,15 @@ class _Plan:
         last = fresh([*self.binds, *self.moved], {k: loop.min + (loop.extent - one)})
         body = [*self.head, *fresh([*self.binds, *self.moved], {k: k - one}), *self.tail]
         shorter = tirx.For(
-            k, loop.min + one, loop.extent - one, loop.kind, as_stmt(body), loop.thread_binding, loop.annotations, loop.step, loop.span
+            k,
+            loop.min + one,
+            loop.extent - one,
+            loop.kind,
+            as_stmt(body),
+            loop.thread_binding,
+            loop.annotations,
+            loop.step,
+            loop.span,
         )
         whole = [*first, shorter, *last]
         extent = const_int(loop.extent)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits a pipelined loop where an affine mask stops being always true, and drops the mask from the part that needs none.
+"""Splits a pipelined loop where an affine mask stops being always true, and drops the mask from the part that
+needs none.
 
 Before:  for k in [0, n): .. s[i, j] = if_then_else(b * 128 + i >= k * 64 + j, s[i, j], -inf) ..
-After:   for k in [0, c): ..  (no mask)        for k in [c, n): .. mask ..        c = (b * 128 - 63) // 64 + 1 clamped to [0, n]
+After:   for k in [0, c): ..  (no mask)        for k in [c, n): .. mask ..        c = (b * 128 - 63) // 64 + 1
+         clamped to [0, n]
 
 Requires: level 1 with `inst` on gemms; only loops with a wgmma gemm are split.
-Ensures:  a condition is dropped only for iterations for which its minimum over the tile is >= 0 by linear arithmetic in the loop
-          and tile variables; conditions that hold for all iterations vanish without a split.
+Ensures:  a condition is dropped only for iterations for which its minimum over the tile is >= 0 by linear
+          arithmetic in the loop and tile variables; conditions that hold for all iterations vanish without a split.
 Does not: split on masks that begin to hold late (windows), nor skip blocks that are masked completely.
 """
 
@@ -20,7 +22,18 @@ from tvm import ir, sym, tirx
 
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.ir.attrs import NUM_STAGES, PARALLEL
-from tilelang.ir.stmts import Kernel, bodies, const_int, fresh, map_kernels, rebuild, shape_of, substitute, walk_list, with_bodies
+from tilelang.ir.stmts import (
+    Kernel,
+    bodies,
+    const_int,
+    fresh,
+    map_kernels,
+    rebuild,
+    shape_of,
+    substitute,
+    walk_list,
+    with_bodies,
+)
 from tilelang.ir.tile_ops import make_tile_op, region_of
 
 __all__ = ["peel_masks"]
@@ -53,7 +66,11 @@ class _Peeler:
     def walk(self, stmts: list[Any]) -> list[Any]:
         out: list[Any] = []
         for stmt in stmts:
-            if isinstance(stmt, tirx.For) and NUM_STAGES in stmt.annotations and any(is_async_gemm(s) for s in bodies(stmt)[0]):
+            if (
+                isinstance(stmt, tirx.For)
+                and NUM_STAGES in stmt.annotations
+                and any(is_async_gemm(s) for s in bodies(stmt)[0])
+            ):
                 out += self.peel(stmt)
             else:
                 inner = bodies(stmt)
@@ -168,7 +185,9 @@ def _comparisons(nest: Any) -> list[Any]:
 
 def _slack(comparison: Any) -> Any | None:
     """An integer that is >= 0 exactly where the comparison holds."""
-    if not isinstance(comparison, tirx.LT | tirx.LE | tirx.GT | tirx.GE) or not str(comparison.a.ty.dtype).startswith("int"):
+    if not isinstance(comparison, tirx.LT | tirx.LE | tirx.GT | tirx.GE) or not str(comparison.a.ty.dtype).startswith(
+        "int"
+    ):
         return None
     a, b = comparison.a, comparison.b
     if isinstance(comparison, tirx.GE):
@@ -229,4 +248,6 @@ def _trivial(stmt: Any) -> Any:
 
 
 def _ranged(loop: Any, low: Any, extent: Any) -> Any:
-    return tirx.For(loop.loop_var, low, extent, loop.kind, loop.body, loop.thread_binding, loop.annotations, loop.step, loop.span)
+    return tirx.For(
+        loop.loop_var, low, extent, loop.kind, loop.body, loop.thread_binding, loop.annotations, loop.step, loop.span
+    )

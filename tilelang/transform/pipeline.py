@@ -2,8 +2,8 @@
 """The compiler, top to bottom: every pass in order, with the reason it stands there.
 
 `lower(func, arch)` takes a tile program to a device function. The levels between are described in
-docs/decisions/001-levels-of-the-ir.md; `stop_after` names the one to stop at. Passes are plain functions PrimFunc -> PrimFunc;
-what they need beside the function is in `Context`.
+docs/decisions/001-levels-of-the-ir.md; `stop_after` names the one to stop at. Passes are plain functions PrimFunc
+-> PrimFunc; what they need beside the function is in `Context`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,21 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
         Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "first: everything after it reads block indices"),
-        Pass("plan_gemms", lambda f, c: plan_gemms(f, c.arch), "the instruction decides which layouts and copies are possible"),
+        Pass(
+            "plan_gemms",
+            lambda f, c: plan_gemms(f, c.arch),
+            "the instruction decides which layouts and copies are possible",
+        ),
         Pass("overlap_gemms", lambda f, c: overlap_gemms(f), "a moved gemm has loads of its own"),
         Pass("peel_masks", lambda f, c: peel_masks(f), "after the move: the pipeline runs on through the split"),
-        Pass("fold_clear", lambda f, c: fold_clear(f), "while a clear is still one statement; peeled masks leave clears"),
-        Pass("plan_copies", lambda f, c: plan_copies(f, c.arch, c.options, c.notes), "knows which tiles gemms read and write"),
+        Pass(
+            "fold_clear", lambda f, c: fold_clear(f), "while a clear is still one statement; peeled masks leave clears"
+        ),
+        Pass(
+            "plan_copies",
+            lambda f, c: plan_copies(f, c.arch, c.options, c.notes),
+            "knows which tiles gemms read and write",
+        ),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
         Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),
     ),
@@ -72,15 +82,27 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("specialize_warps", lambda f, c: specialize_warps(f, c.arch), "TMA rings and roles"),
         Pass("pipeline_async_copies", lambda f, c: pipeline_async_copies(f), "what the producer did not take"),
         Pass("schedule_gemms", lambda f, c: schedule_gemms(f), "waits go in front of the releases that rings placed"),
-        Pass("plan_arena", lambda f, c: plan_arena(f, c.options.reuse_shared), "versions are known; sharing of bytes makes conflicts"),
+        Pass(
+            "plan_arena",
+            lambda f, c: plan_arena(f, c.options.reuse_shared),
+            "versions are known; sharing of bytes makes conflicts",
+        ),
         Pass("insert_sync", lambda f, c: insert_sync(f), "last at this level: sees every access and every overlap"),
     ),
-    "device": (Pass("lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch, c.options.fast_math), "nothing is left to choose"),),
+    "device": (
+        Pass(
+            "lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch, c.options.fast_math), "nothing is left to choose"
+        ),
+    ),
 }
 
 
 def lower(
-    func: Any, arch: Arch | str, options: CompileOptions | None = None, stop_after: str = "device", context: Context | None = None
+    func: Any,
+    arch: Arch | str,
+    options: CompileOptions | None = None,
+    stop_after: str = "device",
+    context: Context | None = None,
 ) -> Any:
     """The function at level `stop_after` (one of LEVELS). `context`, when given, collects notes and times.
 
@@ -95,5 +117,3 @@ def lower(
             func = step.run(func, ctx)
             ctx.seconds[step.name] = time.perf_counter() - start
     return func
-
-

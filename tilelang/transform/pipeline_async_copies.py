@@ -3,12 +3,12 @@
 
 Before:  for k in [0, n): As[..] = A[k] (async); use(As)
 After:   for s in [0, stages - 1): if s < n: As[s] = A[s]; commit
-         for k in [0, n): wait(stages - 2); barrier; if k + stages - 1 < n: As[(k + stages - 1) % stages] = A[..]; commit; use(As[k % stages])
-         wait(0)
+         for k in [0, n): wait(stages - 2); barrier; if k + stages - 1 < n: As[(k + stages - 1) % stages] = A[..];
+         commit; use(As[k % stages]) wait(0)
 
 Requires: level 2; async copies are T.Parallel nests marked ASYNC_COPY.
-Ensures:  such copies have versions (RING: insert_sync leaves their writes to the commit groups and the barrier here); those that
-          cannot run ahead lose the mark and stay synchronous.
+Ensures:  such copies have versions (RING: insert_sync leaves their writes to the commit groups and the barrier
+          here); those that cannot run ahead lose the mark and stay synchronous.
 Does not: touch loops whose loads a producer warp took.
 """
 
@@ -22,7 +22,18 @@ from tilelang.analysis.effects import touches
 from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, PARALLEL, RING
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, const_int, dtype_of, fresh, map_kernels, rebuild, shape_of, with_bodies
+from tilelang.ir.stmts import (
+    Kernel,
+    as_stmt,
+    bodies,
+    const_int,
+    dtype_of,
+    fresh,
+    map_kernels,
+    rebuild,
+    shape_of,
+    with_bodies,
+)
 from tilelang.ir.tile_ops import make_tile_op
 from tilelang.transform.versions import read_version, write_version
 
@@ -46,7 +57,9 @@ class _Pipeliner:
             if site.loop is not None and _stages(site.loop) > 1 and producer_obstacle(site, dst, src, kernel) is None:
                 self.ahead.add(site.stmt)
                 shape = (_stages(site.loop), *shape_of(dst))
-                self.versions[dst] = tirx.decl_buffer(shape, dtype_of(dst), dst.name, scope=dst.ty.storage_scope, layout=None)
+                self.versions[dst] = tirx.decl_buffer(
+                    shape, dtype_of(dst), dst.name, scope=dst.ty.storage_scope, layout=None
+                )
 
     def run(self) -> Kernel:
         body = self.walk(self.kernel.body)
@@ -114,4 +127,6 @@ def _stages(loop: Any) -> int:
 
 def _synchronous(nest: Any) -> Any:
     notes = {k: v for k, v in dict(nest.annotations).items() if k != ASYNC_COPY}
-    return tirx.For(nest.loop_var, nest.min, nest.extent, nest.kind, nest.body, nest.thread_binding, notes, nest.step, nest.span)
+    return tirx.For(
+        nest.loop_var, nest.min, nest.extent, nest.kind, nest.body, nest.thread_binding, notes, nest.step, nest.span
+    )

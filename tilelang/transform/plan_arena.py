@@ -5,11 +5,12 @@ Before:  alloc As (4, 128, 64); alloc C_stage (128, 128); alloc As_full (4,)
 After:   alloc As {OFFSET: 0}; alloc C_stage {OFFSET: 0}; alloc As_full {OFFSET: 65536}
 
 Requires: level 3, layouts on shared buffers.
-Ensures:  OFFSET (bytes) on every shared and barrier allocation; tiles are 1024-aligned, as 128-byte swizzles and TMA ask.
+Ensures:  OFFSET (bytes) on every shared and barrier allocation; tiles are 1024-aligned, as 128-byte swizzles and
+          TMA ask.
 Does not: order accesses to bytes that two buffers share: insert_sync sees the overlap and does.
 
-Lives are counted in statements of the kernel's outermost list (of the consumers, when there are roles); a ring buffer lives
-from the start, since its producer runs ahead.
+Lives are counted in statements of the kernel's outermost list (of the consumers, when there are roles); a ring
+buffer lives from the start, since its producer runs ahead.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def _plan(kernel: Kernel, reuse: bool) -> Kernel:
     offsets: dict[Any, int] = {}
     for alloc in sorted(allocs, key=lambda a: (-buffer_bytes(a), a.buffer.name)):
         size, life = buffer_bytes(alloc), lives.get(alloc.buffer, whole)
-        align = TILE_ALIGN if size >= TILE_ALIGN else SMALL_ALIGN if alloc.buffer.ty.storage_scope != BARRIER_SCOPE else 8
+        align = (
+            TILE_ALIGN if size >= TILE_ALIGN else SMALL_ALIGN if alloc.buffer.ty.storage_scope != BARRIER_SCOPE else 8
+        )
         at = 0
         for start, end, other in sorted(placed):
             if life[0] <= other[1] and other[0] <= life[1] and at < end and start < at + size:
@@ -79,7 +82,9 @@ def _plan(kernel: Kernel, reuse: bool) -> Kernel:
 
     def note(stmt: Any) -> Any:
         if isinstance(stmt, tirx.AllocBuffer) and stmt.buffer in offsets:
-            return tirx.AllocBuffer(stmt.buffer, {**dict(stmt.annotations), OFFSET: offsets[stmt.buffer]}, span=stmt.span)
+            return tirx.AllocBuffer(
+                stmt.buffer, {**dict(stmt.annotations), OFFSET: offsets[stmt.buffer]}, span=stmt.span
+            )
         return stmt
 
     return kernel.with_body(rebuild(kernel.body, note))

@@ -2,15 +2,19 @@
 """Chooses the instruction of every copy.
 
 Before:  copy(A[..], As)             copy(C_frag, C[..])
-After:   copy(A[..], As, via=tma_load)   C_cast = cast(C_frag); copy(C_cast, C_stage, via=stmatrix); copy(C_stage, C[..], via=tma_store)
+After:   copy(A[..], As, via=tma_load)   C_cast = cast(C_frag); copy(C_cast, C_stage, via=stmatrix); copy(C_stage,
+         C[..], via=tma_store)
 
 Requires: level 1, `inst` set on every gemm.
-Ensures:  every copy has `via` (loop | tma_load | tma_store | stmatrix | cp_async); notes say why the copy engine was not used.
-Does not: expand loops (expand_elementwise), place barriers (schedule_pipelines), or choose shared layouts (infer_layouts).
+Ensures:  every copy has `via` (loop | tma_load | tma_store | stmatrix | cp_async); notes say why the copy engine
+          was not used.
+Does not: expand loops (expand_elementwise), place barriers (schedule_pipelines), or choose shared layouts
+          (infer_layouts).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +36,9 @@ def plan_copies(func: Any, arch: Arch, options: CompileOptions | None = None, no
     """The function with `via` on every copy. `notes` collects why a copy is not a TMA transfer."""
     options, notes = options or CompileOptions(), notes if notes is not None else []
     return map_kernels(func, lambda kernel: _Planner(kernel, arch, options, notes).run())
+
+
+MIN_STORE_BYTES = 2048  # smaller tiles are not worth the fence, the barrier and the wait of a bulk store
 
 
 @dataclass
@@ -59,8 +66,14 @@ class _Planner:
             op = TileOp.from_stmt(site.stmt)
             if op is None or op.name != "copy" or not _is_load(op):
                 continue
-            why = tma_obstacle(op, self.written) if self.tma else f"{self.arch.name} has no copy engine, or it is switched off"
-            why = why or self.role_obstacle() or producer_obstacle(site, op["dst"].source, op["src"].source, self.kernel)
+            why = (
+                tma_obstacle(op, self.written)
+                if self.tma
+                else f"{self.arch.name} has no copy engine, or it is switched off"
+            )
+            why = (
+                why or self.role_obstacle() or producer_obstacle(site, op["dst"].source, op["src"].source, self.kernel)
+            )
             out[site.stmt] = why
             pipelined |= why is None and any(_stages(s) > 0 for s in site.path)
         if not pipelined:  # a producer pays only when it can run ahead in a loop
@@ -96,7 +109,7 @@ class _Planner:
             return self.stage_store(op) or [_with_via(op, "loop")]
         if scopes[0] in SHARED_SCOPES and scopes[1] == GLOBAL:
             bad = tma_obstacle(op, self.written) if self.tma else "no copy engine"
-            return [_with_via(op, "loop" if bad else "tma_store")]
+            return [_with_via(op, "loop" if bad or _bytes(op["src"]) < MIN_STORE_BYTES else "tma_store")]
         if not _is_load(op):
             return [_with_via(op, "loop")]
         obstacle = self.obstacles[stmt]
@@ -133,11 +146,19 @@ class _Planner:
             return [_copy(src, region_of(stage), "stmatrix", op), store]
         cast = tirx.decl_buffer(extents, dtype, f"{name}_cast", scope=FRAGMENT, layout=None)
         self.staging.append(tirx.AllocBuffer(cast, span=op.span))
-        return [_copy(src, region_of(cast), "loop", op), _copy(region_of(cast), region_of(stage), "stmatrix", op), store]
+        return [
+            _copy(src, region_of(cast), "loop", op),
+            _copy(region_of(cast), region_of(stage), "stmatrix", op),
+            store,
+        ]
 
 
 def _is_load(op: TileOp) -> bool:
     return op["src"].source.ty.storage_scope == GLOBAL and op["dst"].source.ty.storage_scope in SHARED_SCOPES
+
+
+def _bytes(region: Any) -> int:
+    return math.prod(tile_extents(region) or ()) * bits_of(region.source) // 8
 
 
 def _stages(stmt: Any) -> int:

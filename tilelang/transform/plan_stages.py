@@ -39,7 +39,8 @@ def plan_stages(func: Any, ctx: Any) -> Any:
 def _bytes(func: Any, ctx: Any) -> int:
     planned = plan_arena(pipeline_async_copies(specialize_warps(func, ctx.arch)), ctx.options.reuse_shared)
     return max(
-        (arena_bytes([s for s in walk_list(k.body) if isinstance(s, tirx.AllocBuffer)]) for k in launches(planned)), default=0
+        (arena_bytes([s for s in walk_list(k.body) if isinstance(s, tirx.AllocBuffer)]) for k in launches(planned)),
+        default=0,
     )
 
 
@@ -51,4 +52,6 @@ def _cap(stmt: Any, cap: int) -> Any:
     if _stages(stmt) <= cap:
         return stmt
     notes = {**dict(stmt.annotations), NUM_STAGES: cap}
-    return tirx.For(stmt.loop_var, stmt.min, stmt.extent, stmt.kind, stmt.body, stmt.thread_binding, notes, stmt.step, stmt.span)
+    return tirx.For(
+        stmt.loop_var, stmt.min, stmt.extent, stmt.kind, stmt.body, stmt.thread_binding, notes, stmt.step, stmt.span
+    )

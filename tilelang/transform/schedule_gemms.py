@@ -5,8 +5,8 @@ Before:  gemm(Q, K[s], S); release(empty[s]); S2 = f(S)
 After:   gemm(Q, K[s], S, sync=False); wait_gemm(pending=0, S); release(empty[s]); S2 = f(S)
 
 Requires: level 3 rings (specialize_warps).
-Ensures:  every wgmma gemm has sync=False and is retired before anything touches its accumulator, writes a fragment or shared
-          operand of it, or gives its slot back; nothing is in flight where control flow joins.
+Ensures:  every wgmma gemm has sync=False and is retired before anything touches its accumulator, writes a fragment
+          or shared operand of it, or gives its slot back; nothing is in flight where control flow joins.
 Does not: move gemms. Groups retire in order, so a wait for one gemm retires all gemms issued before it.
 """
 
@@ -55,7 +55,9 @@ class _Group:
 
     def conflicts(self, stmt: Any) -> bool:
         """Must the gemm have retired before `stmt` runs?"""
-        if is_async_gemm(stmt):  # gemms run in order: only register operands that are not accumulators of a chain matter
+        if is_async_gemm(
+            stmt
+        ):  # gemms run in order: only register operands that are not accumulators of a chain matter
             other = TileOp.from_stmt(stmt)
             assert other is not None
             reads = other["a"].source
@@ -80,7 +82,9 @@ def _schedule(stmts: list[Any]) -> list[Any]:
         done = flying[:count]
         del flying[:count]
         names = list(dict.fromkeys(r.name for g in done for r in g.registers))
-        out.append(make_tile_op("wait_gemm", {}, {"pending": len(flying), "buffers": ",".join(names)}, done[-1].op.span))
+        out.append(
+            make_tile_op("wait_gemm", {}, {"pending": len(flying), "buffers": ",".join(names)}, done[-1].op.span)
+        )
         for release in [r for r in releases if not _held(r, flying)]:
             out.append(release)
             releases.remove(release)

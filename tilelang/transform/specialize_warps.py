@@ -2,16 +2,19 @@
 """Gives TMA loads to a producer warp, over mbarrier rings.
 
 Before:  for k: copy(A[k], As, via=tma_load); gemm(As, ..)
-After:   if warp >= consumers:  for k: wait(empty[s], p ^ 1); expect_tx(full[s]); tma_load(A[k], As[s], full[s]); s, p = next(s, p)
+After:   if warp >= consumers:  for k: wait(empty[s], p ^ 1); expect_tx(full[s]); tma_load(A[k], As[s], full[s]);
+         s, p = next(s, p)
          else:                  for k: acquire(full[s], p); gemm(As[s], ..); release(empty[s]); s, p = next(s, p)
 
 Requires: level 2; every tma_load copy passed `producer_obstacle` (plan_copies).
-Ensures:  no tma_load copies; loaded buffers have a leading version dimension and RING on their allocation; both roles advance
+Ensures:  no tma_load copies; loaded buffers have a leading version dimension and RING on their allocation; both
+          roles advance
           a ring's (stage, phase) cursor once for every visit: a group of loads with the statements that read them.
-Does not: place the waits of asynchronous gemms; schedule_gemms moves each release behind the wait that retires its last reader.
+Does not: place the waits of asynchronous gemms; schedule_gemms moves each release behind the wait that retires its
+          last reader.
 
-Why it cannot hang: the producer runs the same loops in the same order as the consumers, each visit of a ring is released before the
-ring's next visit, and a load waits only for the release of the visit `stages` before it.
+Why it cannot hang: the producer runs the same loops in the same order as the consumers, each visit of a ring is
+released before the ring's next visit, and a load waits only for the release of the visit `stages` before it.
 """
 
 from __future__ import annotations
@@ -176,7 +179,10 @@ class _Specializer:
 
     def make_ring(self, buffers: tuple[Any, ...], stages: int, repeats: bool) -> _Ring:
         name = buffers[0].name
-        full, empty = (tirx.decl_buffer((stages,), "uint64", f"{name}_{w}", scope=BARRIER_SCOPE, layout=None) for w in ("full", "empty"))
+        full, empty = (
+            tirx.decl_buffer((stages,), "uint64", f"{name}_{w}", scope=BARRIER_SCOPE, layout=None)
+            for w in ("full", "empty")
+        )
         for b in buffers:
             shape = (stages, *shape_of(b))
             self.versions[b] = tirx.decl_buffer(shape, dtype_of(b), b.name, scope=b.ty.storage_scope, layout=None)
@@ -216,8 +222,8 @@ class _Specializer:
     def consume(self, stmts: list[Any]) -> list[Any]:
         """The list without its loads, and with the acquires and releases of their slots.
 
-        A cursor moves as late as it can (before the ring's next visit, here or further in, or at the end), so that releases may
-        wait for gemms.
+        A cursor moves as late as it can (before the ring's next visit, here or further in, or at the end), so that
+        releases may wait for gemms.
         """
         visits, out = self.visits_of(stmts), []
         passed: list[_Ring] = []
@@ -264,10 +270,15 @@ class _Specializer:
         """One thread initialises the barriers; then everybody may use them."""
         thread = self.kernel.axis("threadIdx.x")
         inits = [
-            device_op("mbar_init", tirx.address_of(array[s]), count) for array, count in self.barriers() for s in range(shape_of(array)[0])
+            device_op("mbar_init", tirx.address_of(array[s]), count)
+            for array, count in self.barriers()
+            for s in range(shape_of(array)[0])
         ]
         first = tirx.EQ(thread, tirx.const(0, "int32"))
-        return [tirx.IfThenElse(first, as_stmt([*inits, device_op("fence_mbar_init")]), None), device_op("sync_threads")]
+        return [
+            tirx.IfThenElse(first, as_stmt([*inits, device_op("fence_mbar_init")]), None),
+            device_op("sync_threads"),
+        ]
 
     def split(self, producer: list[Any], consumer: list[Any]) -> Any:
         thread, roles = self.kernel.axis("threadIdx.x"), self.roles
@@ -295,7 +306,8 @@ class _Specializer:
 def plan_roles(kernel: Kernel, arch: Arch) -> Roles:
     """One producer warp; a whole warpgroup with setmaxnreg when the consumers need more registers than an equal share.
 
-    The share is per SM sub-partition, hence by warpgroups (measured: 9 warps are capped at 168 registers a thread like 12).
+    The share is per SM sub-partition, hence by warpgroups (measured: 9 warps are capped at 168 registers a thread
+    like 12).
     """
     threads = kernel.threads
     share = 65536 // (-(-(threads + WARP) // WARPGROUP) * WARPGROUP) // 8 * 8
@@ -337,7 +349,9 @@ def _lists(stmts: list[Any], path: tuple[Any, ...]) -> Iterator[tuple[list[Any],
 def _readers(stmts: list[Any], load: int) -> tuple[int, ...]:
     """Statements that read what `stmts[load]` loads, before it is loaded again."""
     dst, every = _dst(stmts[load]), [s for s in walk_list(stmts) if _is_load(s)]
-    stop = next((i for i in range(load + 1, len(stmts)) if _is_load(stmts[i]) and _dst(stmts[i]).same_as(dst)), len(stmts))
+    stop = next(
+        (i for i in range(load + 1, len(stmts)) if _is_load(stmts[i]) and _dst(stmts[i]).same_as(dst)), len(stmts)
+    )
     mine = [s for s in every if _dst(s).same_as(dst)]
     return tuple(i for i in range(load + 1, stop) if reads_without_load([stmts[i]], dst, mine))
 

@@ -15,7 +15,9 @@ __all__ = ["read_version", "versioned_region", "write_version"]
 
 def versioned_region(region: Any, versions: dict[Any, Any], slot: Any) -> Any:
     """The region in version `slot` of its buffer."""
-    return tirx.BufferRegion(versions[region.source], [ir.Range.from_min_extent(slot, tirx.const(1, "int32")), *region.region])
+    return tirx.BufferRegion(
+        versions[region.source], [ir.Range.from_min_extent(slot, tirx.const(1, "int32")), *region.region]
+    )
 
 
 def read_version(stmt: Any, versions: dict[Any, Any], slot: Any) -> Any:

@@ -110,6 +110,10 @@ def _tile(op: TileOp, held: Any, ctx: LowerContext, bits: int) -> SharedTile:
     tile = shared_tile_of(layout, bits)
     if tile is None or not tile.tma_legal:
         raise UnsupportedOperand(
-            span=op.span, op="the copy engine", buffer=held.source.name, why=f"its layout {layout} is not made of boxes", fix="drop its layout annotation, or copy with disable_tma=True"
+            span=op.span,
+            op="the copy engine",
+            buffer=held.source.name,
+            why=f"its layout {layout} is not made of boxes",
+            fix="drop its layout annotation, or copy with disable_tma=True",
         )
     return tile

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the hardware's approximate functions for float32 math.
 
-`exp2` is always one MUFU instruction (`ex2.approx.ftz`: 2 ulp; results below 2^-126 become 0), as softmax kernels expect; the
-others stay accurate unless `fast_math` is on.
+`exp2` is always one MUFU instruction (`ex2.approx.ftz`: 2 ulp; results below 2^-126 become 0), as softmax kernels
+expect; the others stay accurate unless `fast_math` is on.
 """
 
 from __future__ import annotations

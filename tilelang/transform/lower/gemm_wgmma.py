@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """gemm on wgmma: descriptors of the shared operands, one m64nNkK instruction per block and k step.
 
-Warpgroups split C by (warps_m, warps_n). A tile of A, B is a stack of swizzled boxes (layout/swizzle.py); offsets that keep the
-swizzle phase (whole 8-row groups, k steps inside a box row, whole boxes) move the descriptor by plain addition. A stays in
-registers when it is a fragment. `sync=False` leaves the group in flight for wait_gemm.
+Warpgroups split C by (warps_m, warps_n). A tile of A, B is a stack of swizzled boxes (layout/swizzle.py); offsets
+that keep the
+swizzle phase (whole 8-row groups, k steps inside a box row, whole boxes) move the descriptor by plain addition. A
+stays in registers when it is a fragment. `sync=False` leaves the group in flight for wait_gemm.
 
 Encodings: PTX ISA 9.7.15.5 (descriptors, strides by major-ness).
 """
@@ -69,7 +70,13 @@ def lower_gemm_wgmma(op: TileOp, ctx: LowerContext) -> list[Any]:
         desc_a = _descriptor(out, op, "a", left, ctx, part, INSTRUCTION_M * blocks, groups_m)
 
     dtypes = ["tf32" if dtype_of(x) == "float32" else dtype_of(x) for x in (a, b)]
-    statics = {"n": width, "a_dtype": dtypes[0], "b_dtype": dtypes[1], "acc_dtype": dtype_of(c), "tnsp_b": not right.k_major}
+    statics = {
+        "n": width,
+        "a_dtype": dtypes[0],
+        "b_dtype": dtypes[1],
+        "acc_dtype": dtype_of(c),
+        "tnsp_b": not right.k_major,
+    }
     clear, step = const_int(op["clear"]), wgmma_k(dtypes[0])
     out.append(device_op("wgmma_fence"))
     for ks in range(k // step):
@@ -80,7 +87,11 @@ def lower_gemm_wgmma(op: TileOp, ctx: LowerContext) -> list[Any]:
             acc = tirx.address_of(ctx.registers[c][block * INSTRUCTION_M * width // WARPGROUP])
             if left is not None:
                 da = advance_descriptor(desc_a, left.byte(INSTRUCTION_M * block, ks * step) - left.byte(0, 0))
-                out.append(device_op("wgmma_ss", acc, da, db, *tail, tnsp_a=not left.k_major, mode=mode, span=op.span, **statics))
+                out.append(
+                    device_op(
+                        "wgmma_ss", acc, da, db, *tail, tnsp_a=not left.k_major, mode=mode, span=op.span, **statics
+                    )
+                )
             else:  # registers of A: k steps inside a block, 4 of 32 bits each
                 first = (block * (k // step) + ks) * 4 * 32 // bits_of(a)
                 regs = tirx.address_of(ctx.registers[a][first])
@@ -112,7 +123,11 @@ def _shared(op: TileOp, name: str, k_major: bool, ctx: LowerContext) -> _Shared:
     tile = shared_tile_of(ctx.layout(region.source), bits_of(region.source))
     if tile is None or not tile.swizzle_bytes:
         raise UnsupportedOperand(
-            span=op.span, op="wgmma", buffer=region.source.name, why="its layout is not made of swizzled boxes", fix="drop its layout annotation"
+            span=op.span,
+            op="wgmma",
+            buffer=region.source.name,
+            why="its layout is not made of swizzled boxes",
+            fix="drop its layout annotation",
         )
     row, col = (const_int(r.min) for r in list(region.region)[-2:])
     if row is None or col is None or row % 8 or col % tile.box_cols:
@@ -126,19 +141,29 @@ def _shared(op: TileOp, name: str, k_major: bool, ctx: LowerContext) -> _Shared:
     return _Shared(tile, k_major, row, col)
 
 
-def _descriptor(out: list[Any], op: TileOp, name: str, operand: _Shared, ctx: LowerContext, part: Any, mn: int, parts: int) -> Any:
+def _descriptor(
+    out: list[Any], op: TileOp, name: str, operand: _Shared, ctx: LowerContext, part: Any, mn: int, parts: int
+) -> Any:
     """Binds the descriptor of this warpgroup's part of a shared operand."""
     region, tile = op[name], operand.tile
     flat = ctx.shared[region.source]
     stride = operand.stride(mn, parts)
     if stride is None:
         raise UnsupportedOperand(
-            span=op.span, op="wgmma", buffer=region.source.name, why=f"{parts} warpgroups cut its boxes", fix="use policy=GemmWarpPolicy.FullRow"
+            span=op.span,
+            op="wgmma",
+            buffer=region.source.name,
+            why=f"{parts} warpgroups cut its boxes",
+            fix="use policy=GemmWarpPolicy.FullRow",
         )
     lbo, sbo, _ = tile.descriptor(operand.k_major)
     bits = bits_of(region.source)
     base = device_op(
-        "wgmma_desc", tirx.address_of(flat[operand.byte(0, 0) * 8 // bits]), lbo, sbo, swizzle=tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
+        "wgmma_desc",
+        tirx.address_of(flat[operand.byte(0, 0) * 8 // bits]),
+        lbo,
+        sbo,
+        swizzle=tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0,
     )
     offset = ctx.tile_offset(region, bits // 8)
     if const_int(offset) != 0:

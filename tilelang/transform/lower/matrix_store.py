@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """copy(fragment, shared, via=stmatrix): four 8x8 matrices of 16-bit elements an instruction.
 
-Lane 8q + i of a warp points at row i of matrix q, which is what thread 4i of the warp holds in register q (PTX ISA 9.7.14.5.16). The
-address is read off the fragment's own layout, so any layout whose registers form such matrices works; any other falls back
-to a plain loop over the registers.
+Lane 8q + i of a warp points at row i of matrix q, which is what thread 4i of the warp holds in register q (PTX ISA
+9.7.14.5.16). The
+address is read off the fragment's own layout, so any layout whose registers form such matrices works; any other
+falls back to a plain loop over the registers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def lower_matrix_store(op: TileOp, ctx: LowerContext) -> list[Any]:
     count = fragment.span("reg")
     if count % GROUP or not _is_matrices(fragment, count) or shared_tile_of(layout, bits_of(dst)) is None:
         return [_loop(op, ctx)]
-    lane, warp = tirx.truncmod(ctx.thread, tirx.const(WARP, "int32")), tirx.truncdiv(ctx.thread, tirx.const(WARP, "int32"))
+    lane, warp = (
+        tirx.truncmod(ctx.thread, tirx.const(WARP, "int32")),
+        tirx.truncdiv(ctx.thread, tirx.const(WARP, "int32")),
+    )
     holder, matrix = tirx.Var("holder", "int32"), tirx.Var("matrix", "int32")
     out: list[Any] = [
         tirx.Bind(holder, warp * WARP + tirx.truncmod(lane, tirx.const(8, "int32")) * 4),

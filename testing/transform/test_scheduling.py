@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scheduling passes, before and after: rings, roles, gemms in flight, barriers, the arena."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from outline import SM80, SM90, outline
+from tile_programs import Builder, flash_attention_program, gemm_program, region, store
+from tvm import tirx
+
+from tilelang.ir.attrs import OFFSET, RING
+from tilelang.ir.stmts import launches, shape_of, walk_list
+from tilelang.support.options import CompileOptions
+from tilelang.transform.errors import BarrierInDivergentCode, SharedMemoryExceeded
+from tilelang.transform.pipeline import LEVELS, PIPELINE, Context, lower
+
+
+def after(func: Any, name: str, arch: Any = SM90, **options: Any) -> Any:
+    """The function behind the pass `name`."""
+    ctx = Context(arch, CompileOptions(**options))
+    for level in LEVELS:
+        for step in PIPELINE[level]:
+            func = step.run(func, ctx)
+            if step.name == name:
+                return func
+    raise AssertionError(f"no pass {name}")
+
+
+def text(*lines: str) -> list[str]:
+    return [line for part in lines for line in part.strip("\n").split("\n")]
+
+
+def allocs(func: Any) -> dict[str, Any]:
+    return {s.buffer.name: s for k in launches(func) for s in walk_list(k.body) if isinstance(s, tirx.AllocBuffer)}
+
+
+# -- specialize_warps ----------------------------------------------------------------------------------
+
+
+def test_a_pipelined_gemm_gets_a_producer_and_a_ring() -> None:
+    got = outline(after(gemm_program(stages=3), "specialize_warps"))
+    assert got[got.index("if", 2) :] == text(
+        "if",
+        "  role producer",
+        "    if",
+        "      for 8 stages=3",
+        "        mbar_wait",
+        "        mbar_expect_tx",
+        "        tma_load A As",
+        "        tma_load B Bs",
+        "else",
+        "  role consumer",
+        "    loop acc",
+        "    for 8 stages=3",
+        "      acquire As,Bs",
+        "      gemm As Bs acc",
+        "      release As,Bs",
+        "    loop acc_cast",
+        "    copy acc_cast acc_stage stmatrix",
+        "    copy acc_stage C tma_store",
+    )
+
+
+def test_ring_buffers_get_versions_and_threads_a_producer_warp() -> None:
+    func = after(gemm_program(stages=3), "specialize_warps")
+    found = allocs(func)
+    assert shape_of(found["As"].buffer) == (3, 128, 64) and shape_of(found["Bs"].buffer) == (3, 64, 128)
+    assert RING in found["As"].annotations and RING not in found["acc_stage"].annotations
+    assert launches(func)[0].threads == 256 + 32
+
+
+def test_many_registers_ask_for_a_producer_warpgroup() -> None:
+    func = after(gemm_program(bn=256), "specialize_warps")
+    got = outline(func)
+    assert launches(func)[0].threads == 256 + 128
+    assert got.count("    setmaxnreg_dec") == 1 and got.count("    setmaxnreg_inc") == 1
+
+
+def test_cursor_moves_before_a_ring_is_visited_again_further_in() -> None:
+    got = outline(after(flash_attention_program(), "specialize_warps"), scalars=True)
+    consumer = got[got.index("  role consumer") :]
+    first = next(i for i, line in enumerate(consumer) if line.strip() == "release Ks")
+    loop = next(i for i, line in enumerate(consumer) if line.strip().startswith("for 1..4"))
+    assert any("stage_consumer_Ks = " in line for line in consumer[first:loop])
+
+
+def test_a_load_that_depends_on_the_block_stays_with_it() -> None:
+    with Builder(128, params={"I": ((4,), "int32"), "A": ((512, 64), "float16"), "C": ((64, 64), "float16")}) as b:
+        indices, A, C = b.args
+        As = b.shared("As", (64, 64))
+        where = b.shared("where", (4,), "int32")
+        b.copy(indices, where)
+        with b.serial(4, 2) as k:
+            b.copy(region(A, (where[k] * 64, 64), (0, 64)), As)
+            b.copy(As, C)
+    ctx = Context(SM90)
+    func = b.func
+    for step in PIPELINE["laid-out"]:
+        func = step.run(func, ctx)
+    assert "copy A As" not in " ".join(outline(func)) and any("which the block computes" in n for n in ctx.notes)
+
+
+def test_switched_off_specialisation_leaves_one_role() -> None:
+    got = outline(after(gemm_program(), "insert_sync", warp_specialize=False))
+    assert not any("role" in line for line in got) and "  cp_async_wait" in got
+
+
+# -- schedule_gemms --------------------------------------------------------------------------------------
+
+
+def test_two_gemms_fly_together_and_each_slot_is_released_behind_its_wait() -> None:
+    got = outline(after(flash_attention_program(), "schedule_gemms"))
+    start = got.index("    for 1..4 stages=2")
+    assert got[start : start + 16] == text(
+        "    for 1..4 stages=2",
+        "      acquire Ks",
+        "      acquire Vs",
+        "      gemm Qs Ks S async clear",
+        "      gemm P Vs acc async",
+        "      loop m_prev",
+        "      wait_gemm S pending=1",
+        "      release Ks",
+        "      reduce S m",
+        "      loop alpha",
+        "      loop S",
+        "      reduce S row_sum",
+        "      loop total",
+        "      wait_gemm acc,P pending=0",
+        "      release Vs",
+        "      loop P",
+    )
+
+
+def test_a_gemm_is_retired_before_its_shared_operand_is_written() -> None:
+    with Builder(128) as b:
+        A, B, acc = b.shared("A", (64, 64)), b.shared("B", (64, 64)), b.fragment("acc", (64, 64))
+        b.fill(A)
+        b.fill(B)
+        b.gemm(A, B, acc, clear=True)
+        b.fill(B, 1.0)
+        b.gemm(A, B, acc)
+    assert outline(after(b.func, "insert_sync")) == text(
+        "loop A",
+        "loop B",
+        "fence_proxy_async",
+        "sync_threads",
+        "gemm A B acc async clear",
+        "wait_gemm acc pending=0",
+        "sync_threads",
+        "loop B",
+        "fence_proxy_async",
+        "sync_threads",
+        "gemm A B acc async",
+        "wait_gemm acc pending=0",
+    )
+
+
+# -- insert_sync -----------------------------------------------------------------------------------------
+
+
+def test_a_barrier_stands_between_a_write_and_a_read_and_serves_the_next_iteration() -> None:
+    with Builder(64, params={"A": ((64,), "float32"), "C": ((64,), "float32")}) as b:
+        A, C = b.args
+        S = b.shared("S", (64,), "float32")
+        with b.serial(4):
+            b.copy(A, S)
+            b.copy(S, C)
+    assert outline(after(b.func, "insert_sync")) == text(
+        "for 4", "  sync_threads", "  loop S", "  sync_threads", "  loop C"
+    )
+
+
+def test_no_barrier_between_buffers_that_do_not_meet() -> None:
+    with Builder(64, params={"A": ((64,), "float32"), "C": ((64,), "float32")}) as b:
+        A, C = b.args
+        S, T2 = b.shared("S", (64,), "float32"), b.shared("T", (64,), "float32")
+        b.copy(A, S)
+        b.copy(A, T2)
+        b.copy(S, C)
+        b.copy(T2, C)
+    assert outline(after(b.func, "insert_sync")) == ["loop S", "loop T", "sync_threads", "loop C", "loop C"]
+
+
+def test_bytes_shared_by_two_buffers_count_as_one_buffer() -> None:
+    def program() -> Any:
+        with Builder(64, params={"A": ((64,), "float32"), "C": ((64,), "float32")}) as b:
+            A, C = b.args
+            S, T2 = b.shared("S", (64,), "float32"), b.shared("T", (64,), "float32")
+            for tile in (S, T2):
+                b.copy(A, tile)
+                b.copy(tile, C)
+        return b.func
+
+    shared, apart = after(program(), "insert_sync"), after(program(), "insert_sync", reuse_shared=False)
+    assert len({int(a.annotations[OFFSET]) for n, a in allocs(shared).items() if n in "ST"}) == 1
+    assert outline(shared).count("sync_threads") == 3 and outline(apart).count("sync_threads") == 2
+
+
+def test_a_bulk_store_is_waited_for_before_its_tile_is_overwritten() -> None:
+    with Builder(128, params={"C": ((4, 128, 64), "float16")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (128, 64))
+        with b.serial(4) as k:
+            b.fill(S)
+            b.copy(S, region(C, (k, 1), (0, 128), (0, 64)))
+    assert outline(after(b.func, "insert_sync")) == text(
+        "for 4",
+        "  if",
+        "    bulk_wait_read",
+        "  sync_threads",
+        "  loop S",
+        "  fence_proxy_async",
+        "  sync_threads",
+        "  copy S C tma_store",
+        "if",
+        "  bulk_wait",
+    )
+
+
+def test_a_barrier_in_divergent_code_is_an_error() -> None:
+    with Builder(64, params={"C": ((64,), "float32")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (64,), "float32")
+        with b.branch(b.tx < 32):
+            b.emit(store(S, 1.0, b.tx))
+            b.emit(store(C, S[b.tx + 1], b.tx))
+    with pytest.raises(BarrierInDivergentCode):
+        after(b.func, "insert_sync")
+
+
+# -- pipeline_async_copies, plan_stages, plan_arena ----------------------------------------------------------
+
+
+def test_without_a_copy_engine_copies_run_ahead_by_cp_async() -> None:
+    assert outline(after(gemm_program(bn=64, threads=128, stages=3), "pipeline_async_copies", SM80)) == text(
+        "loop acc",
+        "if",
+        "  async loop As",
+        "  async loop Bs",
+        "cp_async_commit",
+        "if",
+        "  async loop As",
+        "  async loop Bs",
+        "cp_async_commit",
+        "for 8 stages=3",
+        "  cp_async_wait",
+        "  sync_threads",
+        "  if",
+        "    async loop As",
+        "    async loop Bs",
+        "  cp_async_commit",
+        "  gemm As Bs acc",
+        "cp_async_wait",
+        "sync_threads",
+        "loop C",
+    )
+
+
+def test_stages_shrink_to_what_fits_and_say_so() -> None:
+    ctx = Context(SM90)
+    func = gemm_program(bn=256, stages=8)
+    for level in ("laid-out", "scheduled"):
+        for step in PIPELINE[level]:
+            func = step.run(func, ctx)
+    assert shape_of(allocs(func)["As"].buffer)[0] == 4
+    assert any(n.startswith("num_stages=8 does not fit") for n in ctx.notes)
+
+
+def test_the_staging_tile_reuses_ring_bytes() -> None:
+    found = allocs(after(gemm_program(), "plan_arena"))
+    assert int(found["acc_stage"].annotations[OFFSET]) == 0 == int(found["As"].annotations[OFFSET])
+    assert int(found["Bs"].annotations[OFFSET]) == 3 * 128 * 64 * 2
+
+
+def test_too_much_shared_memory_prints_the_arithmetic() -> None:
+    with Builder(128, params={"A": ((512, 512), "float32")}) as b:
+        (A,) = b.args
+        S = b.shared("S", (256, 256), "float32")
+        b.copy(region(A, (0, 256), (0, 256)), S)
+        b.copy(S, region(A, (0, 256), (0, 256)))
+    with pytest.raises(SharedMemoryExceeded, match=r"S \(256, 256\) float32: 262144 bytes"):
+        lower(b.func, SM90)
