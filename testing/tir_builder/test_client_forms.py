@@ -135,7 +135,12 @@ def test_dataclass_configurations_and_dummy_statements():
 
 def test_layer_norm_over_rows():
     @T.prim_func
-    def main(X: T.Tensor((32, 256), "float32"), W: T.Tensor(256, "float32"), Y: T.Tensor((32, 256), "float32"), eps: T.float32):
+    def main(
+        X: T.Tensor((32, 256), "float32"),
+        W: T.Tensor(256, "float32"),
+        Y: T.Tensor((32, 256), "float32"),
+        eps: T.float32,
+    ):
         with T.Kernel(32, threads=128) as row:
             x = T.alloc_fragment((1, 256), "float32")
             square = T.alloc_fragment((1, 256), "float32")

@@ -198,3 +198,46 @@ def test_python_choices_do_not_open_blocks():
                 A[2] = x
 
         assert "A[2] = x" in body(main)
+
+
+def test_a_while_condition_reads_in_every_iteration():
+    with pytest.raises(errors.LoopCarriedName):
+
+        @T.prim_func
+        def main(A: T.Tensor((8,), "float32")):
+            with T.Kernel(1, threads=32):
+                x = A[0] + 1
+                while x > 0:
+                    x = A[1] + 2
+
+
+def test_containers_of_the_block_itself_may_change():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            tiles = [None, None]
+            tiles[0] = T.alloc_fragment((8,), "float32")
+            T.clear(tiles[0])
+            for i in T.serial(4):
+                pair = [0, 0]
+                pair[1] = A[i]
+                A[i + 4] = pair[1]
+
+    assert "A[i + 4] = A[i]" in body(main)
+
+
+def test_elements_of_lists_are_read_when_the_list_is_made():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            old = [A[0], A[1]]
+            A[0] = 0
+            old[1] = A[2]
+            A[2] = 0
+            for x in (A[3], A[4]):
+                A[4] = x
+            A[5] = old[0] + old[1]
+
+    text = body(main)
+    assert "A[5] = value + value_2" in text
+    assert text.index("value_4: ") < text.index("A[4] = value_3")

@@ -60,7 +60,32 @@ from tilelang.language.declare import (
     ptr,
     symbolic,
 )
-from tilelang.language.errors import UnsupportedName
+from tilelang.language.dtypes import (
+    bfloat16,
+    bool,
+    float4_e2m1fn,
+    float6_e2m3fn,
+    float6_e3m2fn,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
+    float16,
+    float32,
+    float64,
+    int4,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint4,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from tilelang.language.errors import UnknownName, UnsupportedName
 from tilelang.language.kernel import (
     ClusterKernel,
     Kernel,
@@ -195,10 +220,9 @@ from tilelang.layout import Fragment, Layout
 from tilelang.tir_builder.builtin_calls import device_range as range
 from tilelang.tir_builder.dtypes import DTYPE_NAMES, DType
 
-# Element types: T.float16, T.int32x4, ...
-globals().update({name: DType(name) for name in DTYPE_NAMES})
-
-_DTYPES = tuple(DTYPE_NAMES)
+# Vector element types: T.float16x2, T.int32x4, ...
+_VECTORS = tuple(name for name in DTYPE_NAMES if name not in globals())
+globals().update({name: DType(name) for name in _VECTORS})
 
 # Names that users of the language know, which the compiler does not have: what to write instead.
 _AUTOMATIC = "write a T.Pipelined loop with T.copy and T.gemm; the compiler places transfers and barriers"
@@ -225,8 +249,7 @@ def __getattr__(name: str) -> Any:
     if name in _UNSUPPORTED:
         raise UnsupportedName(name=name, instead=_UNSUPPORTED[name])
     close = difflib.get_close_matches(name, __all__, 1)
-    hint = f"; did you mean T.{close[0]}?" if close else ""
-    raise AttributeError(f"the language has no T.{name}{hint}")
+    raise UnknownName(name=name, instead=f"did you mean T.{close[0]}?" if close else "dir(T) lists all names")
 
 
 __all__ = [
@@ -290,11 +313,13 @@ __all__ = [
     "atomic_xor",
     "ballot",
     "ballot_sync",
+    "bfloat16",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
     "block_rank_in_cluster",
+    "bool",
     "call_extern",
     "call_pure_extern",
     "cast",
@@ -324,6 +349,17 @@ __all__ = [
     "fence_proxy_async",
     "fill",
     "finalize_reducer",
+    "float16",
+    "float32",
+    "float4_e2m1fn",
+    "float64",
+    "float6_e2m3fn",
+    "float6_e3m2fn",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
     "floor",
     "floordiv",
     "floormod",
@@ -346,6 +382,11 @@ __all__ = [
     "import_source",
     "inc_max_nreg",
     "infinity",
+    "int16",
+    "int32",
+    "int4",
+    "int64",
+    "int8",
     "isfinite",
     "isinf",
     "isnan",
@@ -404,6 +445,11 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "uint16",
+    "uint32",
+    "uint4",
+    "uint64",
+    "uint8",
     "unroll",
     "use_swizzle",
     "vectorized",
@@ -414,5 +460,5 @@ __all__ = [
     "warp_reduce_min",
     "warp_reduce_sum",
     "ws",
-    *_DTYPES,
+    *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

@@ -42,7 +42,7 @@ def _order(order: str | None) -> str:
     return "acquire" if order == "consume" else order or "relaxed"
 
 
-def _pointer(element: ir.TensorLoad, op: str) -> tuple[Any, str, str]:
+def _pointer(element: Any, op: str) -> tuple[Any, str, str]:
     """(address, element type, space) of an element in global or shared memory."""
     scope = element.source.ty.storage_scope
     if scope != attrs.GLOBAL and scope not in attrs.SHARED_SCOPES:
@@ -51,7 +51,7 @@ def _pointer(element: ir.TensorLoad, op: str) -> tuple[Any, str, str]:
     return tirx.address_of(element), str(element.source.ty.dtype), space
 
 
-def _element(op: str, dst: ir.TensorLoad, value: Any, order: str) -> Any:
+def _element(op: str, dst: Any, value: Any, order: str) -> Any:
     address, dtype, space = _pointer(dst, op)
     operand = cast_to(as_expr(value), dtype)
     try:

@@ -130,11 +130,12 @@ def const(names: str) -> Any:
 def empty(*shape: Any, dtype: Any = "float32") -> Any:
     """An output tensor, allocated at each call: `C = T.empty((M, N), "float16")`; return it from the function."""
     builder = Builder.current("empty")
+    extents: Any = shape
     if len(shape) == 2 and isinstance(shape[0], tuple | list):
-        shape, dtype = shape[0], shape[1]
-    elif len(shape) == 1 and isinstance(shape[0], tuple | list):
-        shape = shape[0]
-    spec = TensorSpec(as_shape(shape), as_dtype(dtype))
+        extents, dtype = shape
+    elif len(shape) == 1:
+        extents = shape[0]
+    spec = TensorSpec(as_shape(extents), as_dtype(dtype))
     output = spec.buffer(builder.unique(builder.hint("out")))
     builder.outputs.append((output, builder.place))
     return output

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import ir, tirx
+from tvm import tirx
 
 from tilelang.ir import attrs
 from tilelang.tir_builder.builder import Builder
@@ -16,13 +16,13 @@ from tilelang.tir_builder.values import all_of, as_expr, python_value, shape_of,
 __all__ = ["element_at", "open_nest"]
 
 
-def _axes(region: ir.TensorRegion) -> list[int]:
+def _axes(region: Any) -> list[int]:
     """The dimensions that a nest runs over: those that are not of extent 1, or the last."""
     extents = extents_of(region)
     return [d for d, e in enumerate(extents) if static_int(e) != 1] or [len(extents) - 1]
 
 
-def open_nest(builder: Builder, region: ir.TensorRegion) -> OpenLoop:
+def open_nest(builder: Builder, region: Any) -> OpenLoop:
     """Open a T.Parallel nest over the elements of a region; the caller emits the body and closes it."""
     axes = _axes(region)
     extents = extents_of(region)
@@ -30,7 +30,7 @@ def open_nest(builder: Builder, region: ir.TensorRegion) -> OpenLoop:
     return OpenLoop(builder, spec, tuple("ijklmn"[n % 6] for n in range(len(axes))))
 
 
-def element_at(region: ir.TensorRegion, variables: list[Any]) -> tuple[ir.Expr, Any]:
+def element_at(region: Any, variables: list[Any]) -> tuple[Any, Any]:
     """The element of a region at the variables of a nest over its shape, and whether it is inside a global tensor."""
     buffer: Any = region.source
     index = [python_value(r.min) for r in region.region]

@@ -30,6 +30,7 @@ __all__ = [
     "StrideRank",
     "StrideStep",
     "TransposeShape",
+    "UnknownName",
     "UnsupportedName",
     "ViewSize",
 ]
@@ -244,4 +245,12 @@ class UnsupportedName(UserError, AttributeError):
 
     code = "TL1026"
     message = "T.{name} is not supported yet"
+    help = "{instead}"
+
+
+class UnknownName(UserError, AttributeError):
+    """A name that the language does not have."""
+
+    code = "TL1027"
+    message = "the language has no T.{name}"
     help = "{instead}"

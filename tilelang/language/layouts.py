@@ -8,6 +8,7 @@ from typing import Any
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.layout import Layout
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.regions import whole_region
 from tilelang.tir_builder.values import describe, is_buffer, shape_of
@@ -21,17 +22,17 @@ def annotate_layout(layouts: Mapping[Any, Any]) -> None:
     A shared buffer takes a `T.Layout` or a function of its indices, a fragment a `T.Fragment`. Raises LayoutKind.
     """
     builder = Builder.current("annotate_layout")
+    layout: Any
     for buffer, layout in layouts.items():
         if not is_buffer(buffer):
             raise errors.LayoutKind(name=describe(buffer), scope="no", what=describe(layout))
         scope = buffer.ty.storage_scope
         if callable(layout) and not hasattr(layout, "dumps"):
-            from tilelang.layout import Layout
-
             layout = Layout(shape_of(buffer), layout)
         if not hasattr(layout, "dumps") or scope not in attrs.SHARED_SCOPES | {attrs.FRAGMENT}:
             raise errors.LayoutKind(name=buffer.name, scope=scope, what=describe(layout))
-        builder.tile_op("annotate_layout", {"buffer": whole_region(buffer)}, {"layout": layout.dumps()})
+        pinned: Any = layout
+        builder.tile_op("annotate_layout", {"buffer": whole_region(buffer)}, {"layout": pinned.dumps()})
 
 
 def annotate_safe_value(values: Mapping[Any, Any]) -> None:

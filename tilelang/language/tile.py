@@ -95,7 +95,7 @@ def copy(
     builder.tile_op("copy", {"src": a, "dst": b}, chosen)
 
 
-def _copy_with_safe_value(builder: Builder, src: ir.TensorRegion, dst: ir.TensorRegion, safe: Any) -> None:
+def _copy_with_safe_value(builder: Builder, src: Any, dst: Any, safe: Any) -> None:
     """A copy whose reads outside of the tensor give a value of the program's choice."""
     loop = open_nest(builder, dst)
     target, writable = element_at(dst, loop.values)
@@ -129,7 +129,7 @@ _GEMM_SCOPES = {
 }
 
 
-def _gemm_operand(value: Any, operand: str) -> tuple[ir.TensorRegion, list[Any]]:
+def _gemm_operand(value: Any, operand: str) -> tuple[Any, list[Any]]:
     region = tile_region(value, "gemm", operand)
     scopes, required, alloc = _GEMM_SCOPES[operand]
     scope = region.source.ty.storage_scope

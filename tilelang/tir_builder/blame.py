@@ -129,7 +129,7 @@ def _index_of(exc: UserError) -> int | None:
         if exc.arg in names:
             return names.index(exc.arg) - (names[:1] == ("self",))
         if code.co_flags & inspect.CO_VARARGS and str(exc.arg).isdigit():
-            return int(exc.arg)
+            return int(str(exc.arg))
         called = called.tb_next
     return None
 
@@ -152,6 +152,8 @@ def _wrapped(exc: Exception) -> UserError | None:
     if isinstance(exc, ValueError) and "and / or / not" in text:
         return errors.NoTruthValue()
     ours = last is not None and last.f_globals.get("__name__", "").startswith("tilelang.")
+    if direct and isinstance(exc, TypeError) and re.match(r"[\w.<>]+\(\) (missing|takes|got)", text):
+        return errors.BadCall(why=text)
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
         return errors.BadOperation(why=text)
     return None

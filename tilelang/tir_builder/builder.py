@@ -61,6 +61,7 @@ class Builder:
         self.launches = 0
         self.func_attrs: dict[str, Any] = {}
         self.fresh: list[Any] = []  # variables made by the statement being traced
+        self.containers: dict[int, tuple[Any, Frame]] = {}  # lists and dicts by id, with the frame that named them
         self.outputs: list[tuple[Any, Place | None]] = []  # T.empty tensors and where they are made
         self.eager: Any = None  # EagerState of an eager trace
         self.open_parallel: Any = None  # the OpenLoop of the T.Parallel nest being traced
@@ -115,7 +116,7 @@ class Builder:
                 self.names[candidate] = 0
                 return candidate
 
-    def var(self, name: str, dtype: str = "int32") -> ir.Var:
+    def var(self, name: str, dtype: str = "int32") -> Any:
         """A new scalar variable with a unique name."""
         return tirx.Var(self.unique(name), dtype)
 
@@ -136,11 +137,11 @@ class Builder:
             raise errors.TileOpInParallel(op=name)
         self.emit(make_tile_op(name, operands, options, self.span))
 
-    def store(self, buffer: ir.Var, value: ir.Expr, indices: list[Any]) -> None:
+    def store(self, buffer: Any, value: ir.Expr, indices: list[Any]) -> None:
         """Emit a store of an expression of the buffer's own type."""
         self.emit(tirx.BufferStore(buffer, value, indices, span=self.span))
 
-    def bind(self, value: ir.Expr, name: str) -> ir.Var:
+    def bind(self, value: ir.Expr, name: str) -> Any:
         """Bind an expression to a new variable, which is returned."""
         var = tirx.Var(self.unique(name), value.ty)
         if self.parallel_vars and self.depends_on_parallel(value):
@@ -156,14 +157,14 @@ class Builder:
         tvm_ffi.structural_walk(value, (ir.Var, found.append), order="pre")
         return any(v.same_as(p) for v in found for p in self.parallel_vars)
 
-    def check_index(self, buffer: ir.Var, indices: list[Any]) -> None:
+    def check_index(self, buffer: Any, indices: list[Any]) -> None:
         """A per-thread array must not be indexed by a T.Parallel variable: any thread may run any iteration."""
         if self.parallel_vars and buffer.ty.storage_scope == attrs.LOCAL:
             for index in indices:
                 if self.depends_on_parallel(index):
                     raise errors.LocalIndexedByParallel(name=buffer.name, index=index)
 
-    def alloc(self, name: str, shape: tuple[Any, ...], dtype: str, scope: str) -> ir.Var:
+    def alloc(self, name: str, shape: tuple[Any, ...], dtype: str, scope: str) -> Any:
         """Allocate a buffer in the innermost frame."""
         buffer = tirx.decl_buffer(shape, dtype, self.unique(name), scope=scope, layout=None)
         self.emit(tirx.AllocBuffer(buffer, span=self.span))
@@ -185,9 +186,9 @@ class Builder:
 
     # -- frames -----------------------------------------------------------------------------------------------------
 
-    def push(self, kind: str) -> Frame:
-        """Open a frame at the current place."""
-        frame = Frame(kind, self.span)
+    def push(self, kind: str, frame: Frame | None = None) -> Frame:
+        """Open a frame at the current place, a new one unless it is given."""
+        frame = frame or Frame(kind, self.span)
         self.frames.append(frame)
         return frame
 
@@ -202,6 +203,14 @@ class Builder:
     def inside(self, *kinds: str) -> Frame | None:
         """The innermost enclosing frame of one of these kinds."""
         return next((f for f in reversed(self.frames) if f.kind in kinds), None)
+
+    def check_container(self, owner: Any) -> None:
+        """A Python container must not change in a device loop or branch that began after it was made."""
+        _, made_in = self.containers.get(id(owner), (None, None))
+        for frame in reversed(self.frames):
+            if frame is made_in or frame.kind in ("function", "kernel"):
+                return
+            raise errors.ContainerStore(kind=type(owner).__name__)
 
     @property
     def on_device(self) -> bool:

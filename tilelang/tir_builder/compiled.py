@@ -20,7 +20,7 @@ _FUTURE_FLAGS = functools.reduce(
 )
 _FACTORY = "__tb_factory"
 # Code objects of rewritten functions (and of the lambdas in them), to find the user's line in a traceback.
-_sources: dict[types.CodeType, SourceFunction] = {}
+_sources: dict[tuple[types.CodeType, str], SourceFunction] = {}
 _compiled: dict[tuple[types.CodeType, str], tuple[types.CodeType, SourceFunction]] = {}
 
 
@@ -62,7 +62,7 @@ def _compile(fn: Callable[..., Any]) -> tuple[types.CodeType, SourceFunction]:
     outer = next(c for c in top.co_consts if isinstance(c, types.CodeType) and c.co_name == _FACTORY)
     code = next(c for c in outer.co_consts if isinstance(c, types.CodeType) and c.co_name == definition.name)
     for inner in (code, *_nested(code)):
-        _sources[inner] = source
+        _sources[inner, inner.co_filename] = source
     return code, source
 
 
@@ -75,4 +75,4 @@ def bound(fn: Callable[..., Any], code: types.CodeType) -> Callable[..., Any]:
 
 def source_of_code(code: types.CodeType) -> SourceFunction | None:
     """The source that a code object was rewritten from, or None for ordinary code."""
-    return _sources.get(code)
+    return _sources.get((code, code.co_filename))

@@ -26,14 +26,14 @@ __all__ = ["Contribution", "Reducer"]
 class Reducer:
     """A reducer: its buffer, its operation, and whether the program updates it by plain stores."""
 
-    buffer: ir.Var
+    buffer: Any
     op: str
     plain: bool
 
     @property
     def identity(self) -> Any:
         """The value that changes nothing."""
-        kind = str(self.buffer.ty.dtype)  # type: ignore[attr-defined]
+        kind = str(self.buffer.ty.dtype)
         if self.op == "max":
             return tirx.const(float("-inf"), kind) if "float" in kind else tirx.min_value(kind)
         if self.op == "min":
@@ -63,7 +63,7 @@ class Contribution:
         old = tirx.BufferLoad(partial, variables)
         builder.store(partial, _join(reducer.op, old, value), variables)
 
-    def _partial(self, loop: Any, indices: list[Any]) -> ir.Var:
+    def _partial(self, loop: Any, indices: list[Any]) -> Any:
         """The fragment that collects this nest's contributions; set up before the nest, folded after it."""
         builder, reducer = self.builder, self.reducer
         extents = [python_value(extent) for _, _, extent in loop.loops]
@@ -74,7 +74,7 @@ class Contribution:
         if order != sorted(order):
             raise errors.ReducerNest(name=reducer.buffer.name, why="the loop variables index it out of order")
         name = builder.unique(f"{reducer.buffer.name}_part")
-        dtype = str(reducer.buffer.ty.dtype)  # type: ignore[attr-defined]
+        dtype = str(reducer.buffer.ty.dtype)
         partial = tirx.decl_buffer(extents, dtype, name, scope=attrs.FRAGMENT, layout=None)
         loop.before.append(tirx.AllocBuffer(partial, span=builder.span))
         operands = {"dst": whole_region(partial), "value": reducer.identity}
@@ -97,10 +97,10 @@ class Contribution:
             raise errors.ReducerNest(name=reducer.buffer.name, why=why)
         return None
 
-    def _fold(self, partial: ir.Var, extents: list[int], kept: list[int], indices: list[Any]) -> list[tirx.Stmt]:
+    def _fold(self, partial: Any, extents: list[int], kept: list[int], indices: list[Any]) -> list[tirx.Stmt]:
         """Reduce the partial results over all loops that do not index the reducer, the innermost first."""
         builder, reducer = self.builder, self.reducer
-        dtype = str(partial.ty.dtype)  # type: ignore[attr-defined]
+        dtype = str(partial.ty.dtype)
         out: list[tirx.Stmt] = []
         source, shape = partial, list(extents)
         folded = [axis for axis in range(len(extents)) if axis not in kept]
@@ -113,21 +113,19 @@ class Contribution:
         if not folded:
             return [self._elementwise(partial, indices)]
         for axis in reversed(folded):
-            last = axis == folded[0]
-            options = {"kind": reducer.op, "dim": axis, "clear": not last}
-            if last:
-                dst = target
-            else:
+            options = {"kind": reducer.op, "dim": axis, "clear": axis != folded[0]}
+            dst = target
+            if axis != folded[0]:
                 shape = shape[:axis] + shape[axis + 1 :]
                 name = builder.unique(f"{partial.name}_fold")
                 buffer = tirx.decl_buffer(shape, dtype, name, scope=attrs.FRAGMENT, layout=None)
                 out.append(tirx.AllocBuffer(buffer, span=builder.span))
                 dst = whole_region(buffer)
             out.append(make_tile_op("reduce", {"src": whole_region(source), "dst": dst}, options, builder.span))
-            source = source if last else buffer
+            source = dst.source
         return out
 
-    def _elementwise(self, partial: ir.Var, indices: list[Any]) -> tirx.Stmt:
+    def _elementwise(self, partial: Any, indices: list[Any]) -> tirx.Stmt:
         """Nothing to fold: every iteration has an element of its own."""
         builder, reducer = self.builder, self.reducer
         shape = shape_of(partial)

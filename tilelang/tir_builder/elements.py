@@ -79,6 +79,7 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
     if not is_buffer(owner):
         if isinstance(owner, ir.Expr):
             raise errors.NotIndexable(what=describe(owner))
+        builder.check_container(owner)
         owner[_plain_index(index)] = value
         return
     target = index_buffer(owner, index)
@@ -100,7 +101,7 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
         builder.tile_op("fill", {"dst": tile_region(target, "fill", "dst"), "value": as_expr(value, dtype)})
 
 
-def _contribute(builder: Builder, reducer: Reducer, target: ir.TensorLoad, value: Any) -> None:
+def _contribute(builder: Builder, reducer: Reducer, target: Any, value: Any) -> None:
     """A plain store to a reducer: `r[i] += x` or `r[i] = T.max(r[i], x)` in T.Parallel, anything outside."""
     dtype = str(reducer.buffer.ty.dtype)
     value = as_expr(value, dtype)

@@ -10,6 +10,7 @@ __all__ = [
     "AmbiguousDivision",
     "AssignedInBranch",
     "AttributeStore",
+    "BadCall",
     "BadOperation",
     "BadShape",
     "BufferAsCondition",
@@ -17,6 +18,7 @@ __all__ = [
     "CompileTimeMissing",
     "ConstConflict",
     "ConstUnknown",
+    "ContainerStore",
     "CopyShape",
     "ElementCount",
     "EmptySlice",
@@ -177,7 +179,7 @@ class MacroInExpression(UserError, RuntimeError):
     """Statements would be emitted inside an expression that may not be evaluated."""
 
     code = "TL2015"
-    message = "this operand of `{what}` emits statements, which would run even where the operand is not reached"
+    message = "this operand of `{what}` emits statements, which would not run each time that the operand is evaluated"
     help = "call it in a statement of its own, inside an `if` where it must be conditional"
 
 
@@ -447,3 +449,19 @@ class ReducerUpdate(UserError, ValueError):
     help = (
         "write T.reducer_update({name}[i], x); with replication= also {name}[i] += x or {name}[i] = T.max({name}[i], x)"
     )
+
+
+class BadCall(UserError, TypeError):
+    """A function of the language was called with wrong arguments."""
+
+    code = "TL2050"
+    message = "{why}"
+    help = "help(T.<name>) shows the parameters"
+
+
+class ContainerStore(UserError, RuntimeError):
+    """A Python container is changed in device control flow."""
+
+    code = "TL2051"
+    message = "a Python {kind} cannot be changed in a device loop or branch: the change happens once, while tracing"
+    help = "use T.alloc_local((n,), dtype) or T.alloc_var(dtype)"

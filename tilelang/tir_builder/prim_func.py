@@ -54,7 +54,7 @@ def _filled(cell: Any) -> bool:
     return True
 
 
-def make_param(builder: Builder, name: str, annotation: Any) -> ir.Var:
+def make_param(builder: Builder, name: str, annotation: Any) -> Any:
     """The parameter that an annotation describes. Raises MissingAnnotation."""
     if isinstance(annotation, TensorSpec):
         return annotation.buffer(builder.unique(name))

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def index_buffer(buffer: ir.Var, index: Any) -> Any:
+def index_buffer(buffer: Any, index: Any) -> Any:
     """`buffer[index]`: an element (TensorLoad) where every dimension has an index, else a TensorRegion."""
     shape = shape_of(buffer)
     items = _expand(buffer, index, shape)
@@ -58,7 +58,7 @@ def index_buffer(buffer: ir.Var, index: Any) -> Any:
     return tirx.BufferRegion(buffer, ranges)
 
 
-def _expand(buffer: ir.Var, index: Any, shape: tuple[Any, ...]) -> list[Any]:
+def _expand(buffer: Any, index: Any, shape: tuple[Any, ...]) -> list[Any]:
     items = list(index) if isinstance(index, tuple | list) else [index]
     dots = [n for n, i in enumerate(items) if i is Ellipsis]
     if len(dots) == 1:
@@ -69,7 +69,7 @@ def _expand(buffer: ir.Var, index: Any, shape: tuple[Any, ...]) -> list[Any]:
     return items
 
 
-def _integer(buffer: ir.Var, value: Any) -> Any:
+def _integer(buffer: Any, value: Any) -> Any:
     """An index as Python's int or an integer expression."""
     value = python_value(fold(value))
     if isinstance(value, int) and not isinstance(value, bool):
@@ -83,7 +83,7 @@ def _integer(buffer: ir.Var, value: Any) -> Any:
     raise errors.IndexType(name=buffer.name, index=value, kind=kind)
 
 
-def _element(buffer: ir.Var, dim: int, index: Any, extent: Any, on_chip: bool) -> Any:
+def _element(buffer: Any, dim: int, index: Any, extent: Any, on_chip: bool) -> Any:
     index = _integer(buffer, index)
     if isinstance(index, int):
         known = isinstance(extent, int)
@@ -94,7 +94,7 @@ def _element(buffer: ir.Var, dim: int, index: Any, extent: Any, on_chip: bool) -
     return tirx.const(index, "int32") if isinstance(index, int) else index
 
 
-def _slice(buffer: ir.Var, dim: int, item: slice, extent: Any, on_chip: bool) -> ir.Range:
+def _slice(buffer: Any, dim: int, item: slice, extent: Any, on_chip: bool) -> ir.Range:
     if item.step is not None and static_int(item.step) != 1:
         raise errors.SteppedSlice(name=buffer.name)
     start = 0 if item.start is None else _integer(buffer, item.start)
@@ -127,7 +127,7 @@ def _range(start: Any, extent: Any) -> ir.Range:
     return ir.Range.from_min_extent(start, extent)
 
 
-def whole_region(buffer: ir.Var) -> ir.TensorRegion:
+def whole_region(buffer: Any) -> Any:
     """All of a buffer."""
     return tirx.BufferRegion(buffer, [_range(0, s) for s in shape_of(buffer)])
 
@@ -142,7 +142,7 @@ def tile_name(value: Any) -> str:
     return value.name if is_buffer(value) else value.source.name
 
 
-def tile_region(value: Any, op: str, operand: str) -> ir.TensorRegion:
+def tile_region(value: Any, op: str, operand: str) -> Any:
     """The region of a buffer, slice or element (extents 1). Raises NotATile."""
     if is_buffer(value):
         return whole_region(value)
@@ -153,7 +153,7 @@ def tile_region(value: Any, op: str, operand: str) -> ir.TensorRegion:
     raise errors.NotATile(op=f"T.{op}", operand=operand, what=describe(value), arg=operand)
 
 
-def extents_of(region: ir.TensorRegion) -> list[Any]:
+def extents_of(region: Any) -> list[Any]:
     """The extents of a region, Python ints where they are constant."""
     return [python_value(r.extent) for r in region.region]
 
@@ -170,7 +170,7 @@ def same_extent(a: Any, b: Any) -> bool:
     return bool(tvm.sym.Analyzer().can_prove_equal(tirx.convert(a) if isinstance(a, int) else a, b))
 
 
-def _extend(element: ir.TensorLoad, extents: Sequence[Any]) -> ir.TensorRegion:
+def _extend(element: Any, extents: Sequence[Any]) -> Any:
     """The tile of `extents` that starts at an element: right-aligned, padded with 1."""
     rank = len(element.indices)
     wanted = list(extents)
@@ -186,7 +186,7 @@ def _extend(element: ir.TensorLoad, extents: Sequence[Any]) -> ir.TensorRegion:
     return tirx.BufferRegion(element.source, [_range(i, e) for i, e in zip(element.indices, wanted, strict=True)])
 
 
-def _check_start(element: ir.TensorLoad, extents: Sequence[Any]) -> None:
+def _check_start(element: Any, extents: Sequence[Any]) -> None:
     """A tile that starts in an on-chip buffer must end in it."""
     if element.source.ty.storage_scope == attrs.GLOBAL:
         return
@@ -199,7 +199,7 @@ def _check_start(element: ir.TensorLoad, extents: Sequence[Any]) -> None:
             raise errors.SliceOutOfBounds(slice=shown, dim=dim, name=element.source.name, extent=extent)
 
 
-def pair_regions(src: Any, dst: Any, op: str = "copy") -> tuple[ir.TensorRegion, ir.TensorRegion]:
+def pair_regions(src: Any, dst: Any, op: str = "copy") -> tuple[Any, Any]:
     """Regions of both sides of a copy, with equal extents (unit dimensions apart).
 
     Raises NotATile and CopyShape.

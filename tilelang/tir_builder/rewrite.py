@@ -88,6 +88,11 @@ class _Rewriter(ast.NodeTransformer):
     def expr(self, node: ast.expr) -> ast.expr:
         return self.visit(node)
 
+    def snapshot(self, node: ast.expr) -> ast.expr:
+        """A value; the elements of a list or tuple written out are evaluated now, as in Python."""
+        written_out = isinstance(node, ast.List | ast.Tuple | ast.ListComp | ast.Dict | ast.DictComp)
+        return self.call(node, "elements", self.expr(node)) if written_out else self.expr(node)
+
     def reject(self, node: ast.AST, what: str, instead: str) -> None:
         raise errors.UnsupportedSyntax(span=self.source.span(node), what=what, instead=instead)
 
@@ -102,7 +107,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         first = node.targets[0]
         at = self.at(node, first.id if isinstance(first, ast.Name) else "")
-        value = self.expr(node.value)
+        value = self.snapshot(node.value)
         if len(node.targets) == 1:
             return [at, *self.bind(first, value)]
         name = self.temp()
@@ -186,7 +191,7 @@ class _Rewriter(ast.NodeTransformer):
         if node.orelse:
             self.reject(node.orelse[0], "`else` of a loop", "test a flag after the loop")
         at = self.at(node.iter)
-        loop = self.call(node.iter, "for_", self.expr(node.iter), _const(_spec(node.target)))
+        loop = self.call(node.iter, "for_", self.snapshot(node.iter), _const(_spec(node.target)))
         name = self.temp()
         body = [*self.bind(node.target, _load(name, node.target)), *self.block(node.body)]
         return [at, _located(ast.For(ast.Name(name, ast.Store()), loop, body, []), node)]

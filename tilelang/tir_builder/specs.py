@@ -29,7 +29,7 @@ class TensorSpec:
     strides: tuple[Any, ...] | None = None
     scope: str = attrs.GLOBAL
 
-    def buffer(self, name: str) -> ir.Var:
+    def buffer(self, name: str) -> Any:
         """A new buffer of this kind."""
         return tirx.decl_buffer(self.shape, str(self.dtype), name, strides=self.strides, scope=self.scope, layout=None)
 
@@ -57,7 +57,7 @@ _symbols: dict[tuple[str, str], ir.Var] = {}
 _lock = threading.Lock()
 
 
-def symbol(name: str, dtype: Any = "int32") -> ir.Var:
+def symbol(name: str, dtype: Any = "int32") -> Any:
     """The symbol of this name and type."""
     key = (name, str(as_dtype(dtype)))
     with _lock:

@@ -110,6 +110,8 @@ class Tracer:
         if not is_fresh:
             value = self._bound(name, value)
         frame = builder.frames[-1]
+        if isinstance(value, list | dict):
+            builder.containers.setdefault(id(value), (value, frame))
         if entry is None or entry.frame is not frame:
             frame.bindings.append((self.scope, name, entry))
         self.scope.entries[name] = Entry(value if is_fresh else None, frame, builder.place)
@@ -146,6 +148,18 @@ class Tracer:
         if any(value is f for f in self.builder.fresh):
             return value
         return self._bound(name or "value", value)
+
+    def elements(self, value: Any) -> Any:
+        """A list, tuple or dict whose expressions later stores cannot change."""
+        if isinstance(value, list):
+            value[:] = [self.elements(v) for v in value]
+            return value
+        if type(value) is tuple:
+            return tuple(self.elements(v) for v in value)
+        if isinstance(value, dict):
+            value.update((k, self.elements(v)) for k, v in list(value.items()))
+            return value
+        return self._snapshot(None, value)
 
     def unpack(self, value: Any, spec: tuple[Any, ...]) -> Any:
         """The elements of `value` for the targets of `spec`, all evaluated before the first is assigned."""
@@ -198,6 +212,8 @@ class Tracer:
 
     def setitem(self, owner: Any, index: Any, value: Any) -> None:
         """`owner[index] = value`."""
+        if isinstance(owner, list | dict):
+            value = self._snapshot(None, value)
         store_element(self.builder, owner, index, value)
 
     def update(self, op: str, owner: Any, index: Any, value: Any) -> None:
@@ -217,6 +233,7 @@ class Tracer:
         if values.is_buffer(old):
             raise errors.WholeBufferUpdate(op=f"{op}=", name=old.name)
         if isinstance(old, list) and op == "+":
+            self.builder.check_container(old)
             old += value
             return old
         return self.arithmetic(op, old, value)
@@ -282,18 +299,21 @@ class Tracer:
     def while_(self, test: Callable[[], Any]) -> Iterator[None]:
         """A device loop; Python conditions must be false."""
         builder = self.builder
-        condition = values.as_condition(test())
+        frame = Frame("while", builder.span)
+        builder.loops.append(frame)  # what the condition reads is read in every iteration
+        condition = values.as_condition(self._pure(test, "while"))
+        builder.loops.pop()
         if condition is True:
             raise errors.EndlessLoop()
         if condition is False:
             warnings.warn(f"{builder.place.span}: the condition of this `while` is false", stacklevel=3)  # type: ignore[union-attr]
             return iter(())
-        return self._while(condition)
+        return self._while(condition, frame)
 
-    def _while(self, condition: ir.Expr) -> Iterator[None]:
+    def _while(self, condition: ir.Expr, frame: Frame) -> Iterator[None]:
         builder = self.builder
         span = builder.span
-        frame = builder.push("while")
+        builder.push("while", frame)
         builder.loops.append(frame)
         yield None
         builder.loops.pop()

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32"), n: T.int32):
+    with T.Kernel(1, threads=32) as b:
+        totals = [0, 0]
+        for i in T.serial(8):
+            totals[0] = totals[0] + A[i]
+        A[0] = totals[0]
