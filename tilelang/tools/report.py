@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tilelang.ir.attrs import GLOBAL, LAYOUT, NUM_STAGES, ROLE
+from tilelang.ir.attrs import GLOBAL, LAYOUT, NOTES, NUM_STAGES, ROLE
 from tilelang.ir.stmts import as_list, const_int, dtype_of, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads
@@ -113,12 +113,16 @@ class Report:
 
 def inspect_program(func: Any, arch: Any) -> Report:
     """The decisions about `func` for `arch` (a `tilelang.target.arch.Arch` or its name, as sm_90a)."""
-    from tilelang.transform.pipeline import Context, lower
+    from tilelang.transform.pipeline import LEVELS, PIPELINE, Context
 
     context = Context(arch_of(arch))
-    device = lower(func, context.arch, context=context)
-    laid_out = lower(func, context.arch, stop_after="laid-out")
-    scheduled = lower(func, context.arch, stop_after="scheduled")
+    after = {"": func}  # the program behind each pass
+    made = func
+    for level in LEVELS:
+        for step in PIPELINE[level]:
+            made = after[step.name] = step.run(made, context)
+    laid_out, scheduled = (after[PIPELINE[level][-1].name] for level in ("laid-out", "scheduled"))
+    planned = tuple(_ops(after["plan_copies"]))
     buffers = tuple(_buffers(laid_out))
     before = {b.name: b.shape for b in buffers}
     versions = tuple(
@@ -129,13 +133,26 @@ def inspect_program(func: Any, arch: Any) -> Report:
     return Report(
         launch=tuple(_launch(scheduled)),
         buffers=buffers,
-        ops=tuple(_ops(laid_out)),
+        ops=tuple(_merged(planned, tuple(_ops(laid_out)))),
         pipelines=tuple(_pipelines(func)),
         versions=versions,
         roles=tuple(dict.fromkeys(_roles(scheduled))),
-        shared_bytes=sum(_bytes(s.buffer) for s in _allocs(device) if s.buffer.ty.storage_scope.startswith("shared")),
-        notes=tuple(dict.fromkeys(context.notes)),
+        shared_bytes=sum(_bytes(s.buffer) for s in _allocs(made) if s.buffer.ty.storage_scope.startswith("shared")),
+        notes=tuple(dict.fromkeys([*context.notes, *_layout_notes(laid_out)])),
     )
+
+
+def _merged(planned: tuple[OpFact, ...], laid_out: tuple[OpFact, ...]) -> Iterator[OpFact]:
+    """Copies as planned, since elementwise ones become loops; products as laid out, since their operands may move."""
+    products = iter([op for op in laid_out if op.name == "gemm"])
+    for op in planned:
+        yield next(products, op) if op.name == "gemm" else op
+
+
+def _layout_notes(func: Any) -> Iterator[str]:
+    """What layout inference had to say: relayouts that it put in."""
+    if func.attrs is not None and NOTES in func.attrs:
+        yield from (str(note) for note in func.attrs[NOTES])
 
 
 def _statements(func: Any) -> Iterator[Any]:
