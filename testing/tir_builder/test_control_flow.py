@@ -197,4 +197,4 @@ def test_closures_lambdas_and_comprehensions():
             parts = [A[i] for i in range(2)]
             A[0] = f(g(3)) + parts[0] + sum(scale)
 
-    assert "A[0] = (A[3] + 1) * 2 + A[0] + 5" in body(main)
+    assert "A[0] = (A[3] + 1) * 2 + parts + 5" in body(main)

@@ -107,7 +107,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         first = node.targets[0]
         at = self.at(node, first.id if isinstance(first, ast.Name) else "")
-        value = self.snapshot(node.value)
+        # Unpacking evaluates all elements itself, and knows the names that they get.
+        unpacks = len(node.targets) == 1 and isinstance(first, ast.Tuple | ast.List)
+        value = self.expr(node.value) if unpacks else self.snapshot(node.value)
         if len(node.targets) == 1:
             return [at, *self.bind(first, value)]
         name = self.temp()

@@ -159,7 +159,7 @@ class Tracer:
         if isinstance(value, dict):
             value.update((k, self.elements(v)) for k, v in list(value.items()))
             return value
-        return self._snapshot(None, value)
+        return self._snapshot(self.builder.hint("value"), value)
 
     def unpack(self, value: Any, spec: tuple[Any, ...]) -> Any:
         """The elements of `value` for the targets of `spec`, all evaluated before the first is assigned."""
@@ -174,7 +174,12 @@ class Tracer:
             items[star:stop] = [items[star:stop]]
         if len(items) != len(spec):
             raise errors.ElementCount(have=len(items), want=len(spec))
-        return [self._snapshot(s if isinstance(s, str) else None, v) for s, v in zip(spec, items, strict=True)]
+        return [self._unpacked(s, v) for s, v in zip(spec, items, strict=True)]
+
+    def _unpacked(self, spec: Any, value: Any) -> Any:
+        if isinstance(spec, tuple):
+            return self.unpack(value, spec)
+        return self._snapshot(spec.lstrip("*") if isinstance(spec, str) else None, value)
 
     def typed(self, annotation: Callable[[], Any], value: Any) -> Any:
         """The value of `x: T.int32 = value`; annotations that are no element types change nothing."""
