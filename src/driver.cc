@@ -5,7 +5,6 @@
 #include <tvm/ffi/error.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
 namespace tilelang {
@@ -87,6 +86,16 @@ ContextScope::ContextScope(const Driver& driver, CUcontext context) : driver_(dr
 ContextScope::~ContextScope() {
   CUcontext popped = nullptr;
   if (pushed_) driver_.cuCtxPopCurrent(&popped);
+}
+
+uint64_t ZeroBytes::Address(const Driver& driver) {
+  constexpr size_t kBytes = 256;  // more than any element, aligned for a tensor map
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (address_ == 0) {
+    driver.Check(driver.cuMemAlloc(&address_, kBytes), "cuMemAlloc");
+    driver.Check(driver.cuMemsetD8(address_, 0, kBytes), "cuMemsetD8");
+  }
+  return address_;
 }
 
 CUcontext PrimaryContext(const Driver& driver, int device) {

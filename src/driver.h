@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 namespace tilelang {
 
@@ -97,6 +98,17 @@ class ContextScope {
  private:
   const Driver& driver_;
   bool pushed_ = false;
+};
+
+// A few zero bytes on the current device, allocated when first asked for: stand for tensors without elements. Not before,
+// since memory must not be allocated while a graph is captured.
+class ZeroBytes {
+ public:
+  uint64_t Address(const Driver& driver);
+
+ private:
+  std::mutex mutex_;
+  CUdeviceptr address_ = 0;
 };
 
 // The primary context of a device, retained for the life of the process.

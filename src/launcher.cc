@@ -29,7 +29,6 @@ constexpr int kMaxParams = 128;
 constexpr size_t kParamBytes = 32764;        // CUDA C++ guide, kernel parameter limit since CUDA 12.1
 constexpr int64_t kDefaultSharedBytes = 48 * 1024;  // above it dynamic shared memory must be asked for
 constexpr int64_t kMaxGrid[3] = {2147483647, 65535, 65535};
-constexpr size_t kDummyBytes = 256;
 
 struct Param {
   enum class Kind { kPointer, kValue, kScalar, kTensorMap, kWorkspace };
@@ -64,7 +63,7 @@ struct LoadedKernel {
 struct LoadedDevice {
   CUcontext context = nullptr;
   CUmodule module = nullptr;
-  CUdeviceptr dummy = 0;  // stands for tensors without elements
+  ZeroBytes zeros;
   std::vector<std::unique_ptr<LoadedKernel>> kernels;
 };
 
@@ -226,8 +225,6 @@ class Launcher {
       }
       device->kernels.push_back(std::move(kernel));
     }
-    driver.Check(driver.cuMemAlloc(&device->dummy, kDummyBytes), "cuMemAlloc");
-    driver.Check(driver.cuMemsetD8(device->dummy, 0, kDummyBytes), "cuMemsetD8");
     LoadedDevice* ready = device.release();
     devices_[index].store(ready, std::memory_order_release);
     return ready;
@@ -274,7 +271,7 @@ class Launcher {
         }
         case Param::Kind::kTensorMap: {
           uint64_t address = Address(param.from_workspace, param.index, bound, workspaces);
-          param.tensor_map->Get(driver, address, device->dummy, slots, param.place, reinterpret_cast<CUtensorMap*>(to));
+          param.tensor_map->Get(driver, address, &device->zeros, slots, param.place, reinterpret_cast<CUtensorMap*>(to));
           break;
         }
       }

@@ -93,7 +93,8 @@ bool TensorMapParam::Key::operator==(const Key& other) const {
          std::equal(strides, strides + kMaxTensorMapRank, other.strides);
 }
 
-TensorMapParam::Key TensorMapParam::MakeKey(uint64_t address, uint64_t dummy, const int64_t* slots) const {
+TensorMapParam::Key TensorMapParam::MakeKey(const Driver& driver, uint64_t address, ZeroBytes* zeros,
+                                            const int64_t* slots) const {
   Key key;
   key.address = address + static_cast<uint64_t>(offset_.Eval(slots));
   bool empty = false;
@@ -104,16 +105,16 @@ TensorMapParam::Key TensorMapParam::MakeKey(uint64_t address, uint64_t dummy, co
   }
   for (size_t i = 0; i < strides_.size(); ++i) key.strides[i] = static_cast<uint64_t>(strides_[i].Eval(slots));
   if (empty) {
-    key.address = dummy;
+    key.address = zeros->Address(driver);
     std::fill_n(key.dims, dims_.size(), 1);
     std::fill_n(key.strides, strides_.size(), 16);
   }
   return key;
 }
 
-void TensorMapParam::Get(const Driver& driver, uint64_t address, uint64_t dummy, const int64_t* slots,
+void TensorMapParam::Get(const Driver& driver, uint64_t address, ZeroBytes* zeros, const int64_t* slots,
                          const std::string& place, CUtensorMap* map) {
-  Key key = MakeKey(address, dummy, slots);
+  Key key = MakeKey(driver, address, zeros, slots);
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Entry& entry : entries_) {
     if (!(entry.key == key)) continue;

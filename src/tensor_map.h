@@ -19,8 +19,8 @@ class TensorMapParam {
   TensorMapParam(const JsonObject& data, int slot_count);
 
   // Writes the map for a tensor at `address`; `place` names it in errors. Encodes where the last tensors were others.
-  // A tensor without elements gets a map of one zero element at `dummy`, since hardware knows no empty tensor.
-  void Get(const Driver& driver, uint64_t address, uint64_t dummy, const int64_t* slots, const std::string& place,
+  // A tensor without elements gets a map of one zero element of `zeros`, since hardware knows no empty tensor.
+  void Get(const Driver& driver, uint64_t address, ZeroBytes* zeros, const int64_t* slots, const std::string& place,
            CUtensorMap* map);
 
  private:
@@ -36,7 +36,7 @@ class TensorMapParam {
   };
   static constexpr size_t kEntries = 8;
 
-  Key MakeKey(uint64_t address, uint64_t dummy, const int64_t* slots) const;
+  Key MakeKey(const Driver& driver, uint64_t address, ZeroBytes* zeros, const int64_t* slots) const;
   void CheckRules(const Key& key, const std::string& place) const;
   CUtensorMap Encode(const Driver& driver, const Key& key, const std::string& place) const;
 
