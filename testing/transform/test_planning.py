@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
 from tvm import sym, tirx
 
-from tilelang.ir.stmts import launches, substitute
+from tilelang.ir.stmts import launches, substitute, walk_list
+from tilelang.ir.tile_ops import TileOp
+from tilelang.support.options import CompileOptions
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.overlap_gemms import overlap_gemms
@@ -17,6 +20,7 @@ from tilelang.transform.peel_masks import peel_masks
 from tilelang.transform.pipeline import LEVELS, PIPELINE
 from tilelang.transform.plan_copies import plan_copies
 from tilelang.transform.plan_gemms import plan_gemms
+from tilelang.transform.plan_raster import plan_raster
 from tilelang.transform.rasterize_blocks import rasterize_blocks
 
 
@@ -191,3 +195,18 @@ def test_panels_visit_every_block_once() -> None:
             at = {axes[0]: tirx.const(bx, "int32"), axes[1]: tirx.const(by, "int32")}
             seen.add(tuple(int(sym.Analyzer().simplify(substitute(s.value, at))) for s in (x, y)))
     assert seen == {(bx, by) for bx in range(5) for by in range(7)}
+
+
+def test_products_get_a_panel_by_what_blocks_share() -> None:
+    def panel(func: Any, arch: Any = SM90, **options: Any) -> int:
+        planned = plan_raster(plan_gemms(func, arch), arch, CompileOptions(**options))
+        ops = [
+            op for s in walk_list(launches(planned)[0].body) if (op := TileOp.from_stmt(s)) and op.name == "use_swizzle"
+        ]
+        return ops[0].attrs["panel"] if ops else 0
+
+    few = replace(SM90, num_sms=4)
+    assert panel(gemm_program(), few) == 2 and panel(gemm_program(bn=64), few) == 4
+    assert panel(gemm_program()) == 0  # all blocks run at once
+    assert panel(gemm_program(), few, raster_panel=0) == 0 and panel(gemm_program(), few, raster_panel=3) == 3
+    assert panel(flash_attention_program(), few) == 0

@@ -12,6 +12,7 @@ from tvm import tirx
 
 from tilelang.ir.attrs import OFFSET, RING
 from tilelang.ir.stmts import launches, shape_of, walk_list
+from tilelang.ir.tile_ops import TileOp
 from tilelang.support.options import CompileOptions
 from tilelang.transform.errors import BarrierInDivergentCode, SharedMemoryExceeded
 from tilelang.transform.pipeline import LEVELS, PIPELINE, Context, lower
@@ -52,7 +53,6 @@ def test_a_pipelined_gemm_gets_a_producer_and_a_ring() -> None:
         "        tma_load B Bs",
         "else",
         "  role consumer",
-        "    loop acc",
         "    for 8 stages=3",
         "      acquire As,Bs",
         "      gemm As Bs acc",
@@ -155,6 +155,73 @@ def test_a_gemm_is_retired_before_its_shared_operand_is_written() -> None:
         "gemm A B acc async",
         "wait_gemm acc pending=0",
     )
+
+
+def test_a_gemm_stays_in_flight_over_the_back_edge() -> None:
+    got = outline(after(gemm_program(stages=3), "schedule_gemms"), scalars=True)
+    start = got.index("    for 8 stages=3")
+    assert [line for line in got[start:] if "phase" not in line and "stage_consumer_As = " not in line][:10] == text(
+        "    for 8 stages=3",
+        "      acquire As,Bs",
+        "      gemm As Bs acc async",
+        "      wait_gemm pending=1",
+        "      if",
+        "        release As,Bs",
+        "      last_As_empty = stage_consumer_As[0]",
+        "    wait_gemm acc pending=0",
+        "    release As,Bs",
+        "    loop acc_cast",
+    )
+
+
+@pytest.mark.parametrize(("stages", "carry"), [(2, True), (3, False)])
+def test_without_a_spare_slot_or_the_option_each_gemm_is_retired(stages: int, carry: bool) -> None:
+    got = outline(after(gemm_program(stages=stages), "schedule_gemms", carry_gemms=carry))
+    assert "      wait_gemm acc pending=0" in got and not any("pending=1" in line for line in got)
+
+
+def test_a_gemm_whose_operand_the_loop_writes_is_retired() -> None:
+    params = {"A": ((64, 512), "float16"), "B": ((512, 64), "float16")}
+    with Builder(128, params=params) as b:
+        A, B = b.args
+        As, Bs, Bc, acc = (
+            b.shared("As", (64, 64)),
+            b.shared("Bs", (64, 64)),
+            b.shared("Bc", (64, 64)),
+            b.fragment("acc", (64, 64)),
+        )
+        b.fill(acc)
+        with b.serial(8, 4) as k:
+            b.copy(region(A, (0, 64), (k * 64, 64)), As)
+            b.copy(region(B, (k * 64, 64), (0, 64)), Bs)
+            b.copy(Bs, Bc)
+            b.gemm(As, Bc, acc)
+    got = outline(after(b.func, "schedule_gemms"))
+    assert any("wait_gemm acc pending=0" in line for line in got) and not any("pending=1" in line for line in got)
+
+
+# -- fold_clear ------------------------------------------------------------------------------------------
+
+
+def test_a_clear_in_front_of_a_loop_becomes_a_predicate_of_its_gemm() -> None:
+    func = after(gemm_program(), "fold_clear")
+    (gemm,) = (
+        op for k in launches(func) for s in walk_list(k.body) if (op := TileOp.from_stmt(s)) and op.name == "gemm"
+    )
+    assert isinstance(gemm["clear"], tirx.EQ) and "fill acc" not in outline(func)
+
+
+def test_a_clear_stays_for_the_case_that_the_loop_is_empty() -> None:
+    n = tirx.Var("n", "int32")
+    with Builder(128, params={"A": ((64, n), "float16"), "B": ((n, 64), "float16")}) as b:
+        A, B = b.args
+        As, Bs, acc = b.shared("As", (64, 64)), b.shared("Bs", (64, 64)), b.fragment("acc", (64, 64))
+        b.fill(acc)
+        with b.serial(tirx.truncdiv(n + 63, 64), 3) as k:
+            b.copy(region(A, (0, 64), (k * 64, 64)), As)
+            b.copy(region(B, (k * 64, 64), (0, 64)), Bs)
+            b.gemm(As, Bs, acc)
+    assert outline(after(b.func, "fold_clear"))[:2] == ["if", "  fill acc"]
 
 
 # -- insert_sync -----------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ class CompileOptions:
     tma: bool = True  # may copies use the tensor memory accelerator
     wgmma: bool = True
     sync_threads: bool = True  # insert barriers between conflicting shared accesses
+    raster_panel: int | None = None  # rows of blocks in a panel of matrix products; 0 = none
+    carry_gemms: bool = True  # gemms stay in flight over the back edge of loops
     reuse_shared: bool = True  # buffers with disjoint lives share space
     aggressive_shared_merge: bool = False
     safe_memory_access: bool = True  # guard accesses that may leave a tensor

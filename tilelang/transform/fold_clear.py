@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets a gemm overwrite its accumulator instead of clearing it first.
 
-Before:  fill(acc, 0); copy(K, Ks); gemm(Q, Ks, acc)
-After:   copy(K, Ks); gemm(Q, Ks, acc, clear=True)
+Before:  fill(acc, 0); copy(K, Ks); gemm(Q, Ks, acc)        fill(acc, 0); for k in [0, n): gemm(As, Bs, acc)
+After:   copy(K, Ks); gemm(Q, Ks, acc, clear=True)          for k in [0, n): gemm(As, Bs, acc, clear=(k == 0))
 
-Requires: level 1.
-Ensures:  a fill of the whole accumulator by zero whose next access in the same list is a gemm into it is gone.
-Does not: look across loops: a clear in front of a loop stays.
+Requires: level 1 with `inst` on gemms.
+Ensures:  a fill of the whole accumulator by zero is gone if the next access in the same list is a gemm into it, or a
+          loop in which one
+          wgmma (whose scale-d is a predicate) is the only access. Where the loop may run no iteration, the fill
+          stays for that case.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tilelang.analysis.effects import touches
+from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 
@@ -34,17 +36,53 @@ def _fold(stmts: list[Any]) -> list[Any]:
         if fill is None or fill.name != "fill" or not _is_zero(fill["value"]) or not _is_whole(fill["dst"]):
             continue
         acc = fill["dst"].source
-        user = next((j for j in range(i + 1, len(out)) if any(t.buffer.same_as(acc) for t in touches(out[j]))), None)
-        gemm = TileOp.from_stmt(out[user]) if user is not None else None
-        if user is None or gemm is None or gemm.name != "gemm" or not _overwrites(gemm, acc):
+        user = next((j for j in range(i + 1, len(out)) if _accesses(out[j], acc)), None)
+        if user is None:
             continue
-        operands = {**gemm.operands, "clear": tirx.const(True, "bool")}
-        out[user] = make_tile_op("gemm", operands, gemm.attrs, gemm.span)
-        out[i] = None
+        if _overwrites(out[user], acc):
+            out[user] = _clearing(out[user], tirx.const(True, "bool"))
+            out[i] = None
+        elif (loop := _clear_in_loop(out[user], acc)) is not None:
+            out[user] = loop
+            empty = const_int(loop.extent) is None
+            out[i] = tirx.IfThenElse(loop.extent <= 0, stmt, None, span=stmt.span) if empty else None
     return [s for s in out if s is not None]
 
 
-def _overwrites(gemm: TileOp, acc: Any) -> bool:
+def _clear_in_loop(loop: Any, acc: Any) -> Any | None:
+    """The loop with its only access to `acc`, a wgmma, overwriting it in the first iteration; None for other loops."""
+    if (
+        not isinstance(loop, tirx.For)
+        or loop.kind != tirx.ForKind.SERIAL
+        or loop.step is not None
+        or const_int(loop.extent) == 0
+    ):
+        return None
+    (body,) = bodies(loop)
+    users = [j for j, s in enumerate(body) if _accesses(s, acc)]
+    if len(users) != 1 or not is_async_gemm(body[users[0]]) or not _overwrites(body[users[0]], acc):
+        return None
+    if const_int(TileOp.from_stmt(body[users[0]])["clear"]) != 0:
+        return None
+    body[users[0]] = _clearing(body[users[0]], tirx.EQ(loop.loop_var, loop.min))
+    return with_bodies(loop, [body])
+
+
+def _clearing(stmt: Any, when: Any) -> Any:
+    gemm = TileOp.from_stmt(stmt)
+    assert gemm is not None
+    return make_tile_op("gemm", {**gemm.operands, "clear": when}, gemm.attrs, gemm.span)
+
+
+def _accesses(stmt: Any, buffer: Any) -> bool:
+    return any(t.buffer.same_as(buffer) for t in touches(stmt))
+
+
+def _overwrites(stmt: Any, acc: Any) -> bool:
+    """A gemm whose result is the whole of `acc` and which reads it for nothing but the sum."""
+    gemm = TileOp.from_stmt(stmt)
+    if gemm is None or gemm.name != "gemm":
+        return False
     operands = (gemm["a"].source, gemm["b"].source)
     return gemm["c"].source.same_as(acc) and _is_whole(gemm["c"]) and not any(b.same_as(acc) for b in operands)
 

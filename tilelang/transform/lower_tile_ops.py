@@ -48,7 +48,7 @@ from tilelang.ir.stmts import (
     walk_list,
     with_bodies,
 )
-from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout import loads as load_layout
 from tilelang.layout import row_major
 from tilelang.target.arch import Arch
@@ -316,5 +316,5 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("tma_load", ""): lower_tma_load,
     ("acquire", ""): _plain(_lower_acquire),
     ("release", ""): _plain(_lower_release),
-    ("use_swizzle", ""): lambda op, ctx, maps: [],
+    ("use_swizzle", ""): lambda op, ctx, maps: [make_tile_op("use_swizzle", {}, op.attrs, op.span)],  # rasterize_blocks
 }

@@ -17,6 +17,7 @@ from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
+from tilelang.transform.hoist_invariants import hoist_invariants
 from tilelang.transform.infer_layouts import infer_layouts
 from tilelang.transform.insert_sync import insert_sync
 from tilelang.transform.lower_tile_ops import lower_tile_ops
@@ -26,6 +27,7 @@ from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import plan_arena
 from tilelang.transform.plan_copies import plan_copies
 from tilelang.transform.plan_gemms import plan_gemms
+from tilelang.transform.plan_raster import plan_raster
 from tilelang.transform.plan_stages import plan_stages
 from tilelang.transform.rasterize_blocks import rasterize_blocks
 from tilelang.transform.schedule_gemms import schedule_gemms
@@ -58,11 +60,15 @@ class Pass:
 PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
-        Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "first: everything after it reads block indices"),
         Pass(
             "plan_gemms",
             lambda f, c: plan_gemms(f, c.arch),
             "the instruction decides which layouts and copies are possible",
+        ),
+        Pass(
+            "plan_raster",
+            lambda f, c: plan_raster(f, c.arch, c.options, c.notes),
+            "while loads name the block indices they depend on",
         ),
         Pass("overlap_gemms", lambda f, c: overlap_gemms(f), "a moved gemm has loads of its own"),
         Pass("peel_masks", lambda f, c: peel_masks(f), "after the move: the pipeline runs on through the split"),
@@ -81,7 +87,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("plan_stages", plan_stages, "layouts fix the bytes of a stage"),
         Pass("specialize_warps", lambda f, c: specialize_warps(f, c.arch), "TMA rings and roles"),
         Pass("pipeline_async_copies", lambda f, c: pipeline_async_copies(f), "what the producer did not take"),
-        Pass("schedule_gemms", lambda f, c: schedule_gemms(f), "waits go in front of the releases that rings placed"),
+        Pass(
+            "schedule_gemms",
+            lambda f, c: schedule_gemms(f, c.options.carry_gemms),
+            "waits go in front of the releases that rings placed",
+        ),
         Pass(
             "plan_arena",
             lambda f, c: plan_arena(f, c.options.reuse_shared),
@@ -93,6 +103,8 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass(
             "lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch, c.options.fast_math), "nothing is left to choose"
         ),
+        Pass("hoist_invariants", lambda f, c: hoist_invariants(f), "lowering has made descriptors explicit"),
+        Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "last: until here block indices have known ranges"),
     ),
 }
 

@@ -5,12 +5,14 @@ Before:  launch (x, y): for k: copy(A[y, k], As); copy(B[k, x], Bs); gemm(As, Bs
 After:   the same, with use_swizzle(panel=16)
 
 Requires: level 1 with `inst` on gemms.
-Ensures:  a launch whose pipelined loop feeds wgmma with tiles of which some depend on x alone and some on y alone has a use_swizzle
+Ensures:  a launch whose pipelined loop feeds wgmma with tiles of which some depend on x alone and some on y alone
+          has a use_swizzle
           op, unless all blocks run at once.
 Does not: permute anything (rasterize_blocks does), or touch a launch that says use_swizzle itself.
 
 A panel of p rows lets the W blocks that run together read p row tiles and W / p column tiles. That is least at
-p = sqrt(W * column bytes / row bytes), which for 128 x 256 tiles on 132 SMs is 2048 rows; measured within 1 % of the best panel, and 8 %
+p = sqrt(W * column bytes / row bytes), which for 128 x 256 tiles on 132 SMs is 2048 rows; measured within 1 % of the
+best panel, and 8 %
 better than rows of blocks, for products of size 8192.
 """
 
@@ -30,7 +32,8 @@ __all__ = ["plan_raster"]
 
 
 def plan_raster(func: Any, arch: Arch, options: CompileOptions | None = None, notes: list[str] | None = None) -> Any:
-    """The function with a use_swizzle in every launch that gains from one. `options.raster_panel` pins the panel (0: none)."""
+    """The function with a use_swizzle in every launch that gains from one. `options.raster_panel` pins the panel (0:
+    none)."""
     options, notes = options or CompileOptions(), notes if notes is not None else []
     return map_kernels(func, lambda kernel: _plan(kernel, arch, options, notes))
 
@@ -43,7 +46,7 @@ def _plan(kernel: Kernel, arch: Arch, options: CompileOptions, notes: list[str])
     if panel <= 1:
         return kernel
     panel = options.raster_panel or panel
-    notes.append(f"blocks are visited in panels of {panel} rows of blocks, to meet in L2 (T.use_swizzle or tl.raster_panel choose others)")
+    notes.append(f"blocks are visited in panels of {panel} rows, to meet in L2 (pin by T.use_swizzle or tl.raster_panel)")
     return kernel.with_body([make_tile_op("use_swizzle", {}, {"panel": panel, "order": "row"}), *kernel.body])
 
 

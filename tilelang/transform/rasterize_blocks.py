@@ -7,7 +7,8 @@ After:   .. bx' .. by' ..   with (bx', by') = panel order of the hardware's line
 Requires: `blockIdx.x` and `.y` launched.
 Ensures:  no use_swizzle ops. "row": panels of `panel` rows, walked column by column; "column": the transpose.
 
-Runs last: a permutation of the blocks changes nothing for the passes in front of it, which know the ranges of block indices.
+Runs last: a permutation of the blocks changes nothing for the passes in front of it, which know the ranges of block
+indices.
 """
 
 from __future__ import annotations

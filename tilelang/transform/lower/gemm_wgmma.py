@@ -165,11 +165,15 @@ def _descriptor(
         sbo,
         swizzle=tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0,
     )
-    offset = ctx.tile_offset(region, bits // 8)
-    if const_int(offset) != 0:
-        base = advance_descriptor(base, offset)
     if parts > 1:
         base = advance_descriptor(base, part * stride)
+    start = tirx.Var(
+        f"start_{region.source.name}", "uint64"
+    )  # a definition of its own: hoist_invariants takes it out of loops
+    out.append(tirx.Bind(start, base))
+    offset = ctx.tile_offset(region, bits // 8)
+    if const_int(offset) == 0:
+        return start
     var = tirx.Var(f"desc_{region.source.name}", "uint64")
-    out.append(tirx.Bind(var, base))
+    out.append(tirx.Bind(var, advance_descriptor(start, offset)))
     return var

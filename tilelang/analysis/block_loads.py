@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which loads of a launch depend on which block indices: what blocks that run at the same time can share in L2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, tirx
+
+from tilelang.analysis.copies import bits_of
+from tilelang.ir.attrs import GLOBAL, NUM_STAGES, SHARED_SCOPES
+from tilelang.ir.stmts import Kernel, const_int, walk_list
+from tilelang.ir.tile_ops import TileOp
+
+__all__ = ["bind_values", "depends_on", "loaded_bytes", "pipelined_loops"]
+
+
+def bind_values(stmts: Iterable[Any]) -> dict[Any, Any]:
+    """Every Bind of the statements: Var -> value."""
+    return {s.var: s.value for s in walk_list(stmts) if isinstance(s, tirx.Bind)}
+
+
+def depends_on(expr: Any, var: Any, values: dict[Any, Any]) -> bool:
+    """Does an expression mention `var`, itself or through the definitions in `values`?"""
+    found: list[Any] = []
+
+    def visit(v: Any) -> None:
+        if v.same_as(var) or (v in values and depends_on(values[v], var, values)):
+            found.append(v)
+
+    tvm_ffi.structural_walk(expr, (ir.Var, visit))
+    return bool(found)
+
+
+def pipelined_loops(kernel: Kernel) -> list[Any]:
+    """The loops with stages."""
+    return [s for s in walk_list(kernel.body) if isinstance(s, tirx.For) and int(s.annotations.get(NUM_STAGES, 0)) > 0]
+
+
+def loaded_bytes(loop: Any, kernel: Kernel, x: Any, y: Any) -> tuple[int, int]:
+    """Bytes that an iteration loads to shared memory from places that depend on block index `x` alone, and on `y`
+    alone."""
+    values = bind_values(kernel.body)
+    found = [0, 0]
+    for stmt in walk_list([loop]):
+        op = TileOp.from_stmt(stmt)
+        if op is None or op.name != "copy" or op["src"].source.ty.storage_scope != GLOBAL:
+            continue
+        if op["dst"].source.ty.storage_scope not in SHARED_SCOPES:
+            continue
+        on = [any(depends_on(r.min, v, values) for r in op["src"].region) for v in (x, y)]
+        if on[0] != on[1]:
+            found[on.index(True)] += (
+                math.prod(const_int(r.extent) or 1 for r in op["dst"].region) * bits_of(op["dst"].source) // 8
+            )
+    return found[0], found[1]
