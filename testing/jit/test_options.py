@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets, pass configs and the freezing of compile-time arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tvm.target import Target as TvmTarget
+
+from tilelang.contrib import nvcc
+from tilelang.jit.freeze import freeze
+from tilelang.jit.pass_config import PassConfigKey, effect_of, freeze_pass_configs, options_from
+from tilelang.jit.target import resolve_target
+from tilelang.support.options import CompileOptions
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "arch"),
+    [
+        ("cuda", "cuda", "sm_90a"),
+        ("cuda -arch=sm_80", "cuda", "sm_80"),
+        ("cuda:sm_90", "cuda", "sm_90"),
+        ({"kind": "cuda", "arch": "sm_89"}, "cuda", "sm_89"),
+        (TvmTarget({"kind": "cuda", "arch": "sm_80"}), "cuda", "sm_80"),
+        ("sim", "sim", "sm_90a"),
+        ("llvm", "cpu", None),
+        ("cpu", "cpu", None),
+    ],
+)
+def test_targets(monkeypatch: pytest.MonkeyPatch, given: object, kind: str, arch: str | None) -> None:
+    monkeypatch.setenv("TILELANG_CUDA_ARCH", "sm_90a")
+    target = resolve_target(given)
+    assert (target.kind, target.arch.name if target.arch else None) == (kind, arch)
+    assert resolve_target(target) is target
+
+
+def test_environment_decides_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_CUDA_ARCH", "sm_80")
+    monkeypatch.setenv("TILELANG_TARGET", "sim")
+    assert str(resolve_target()) == "sim:sm_80"
+    assert resolve_target("cpu").kind == "cpu"
+    monkeypatch.setenv("TILELANG_CUDA_ARCH", "sm_12345")
+    with pytest.raises(ValueError, match="sm_12345"):
+        resolve_target("cuda")
+
+
+def test_compute_version_answers_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_CUDA_ARCH", "sm_90a")
+    assert nvcc.get_target_compute_version() == "9.0"
+    assert nvcc.get_target_compute_version("cuda:sm_80") == "8.0"
+    assert nvcc.parse_compute_version("10.3") == (10, 3)
+    assert nvcc.get_target_arch("9.0") == "90a"
+    assert nvcc.have_tma() and nvcc.is_hopper() and not nvcc.have_tma("cuda:sm_80")
+    with pytest.raises(ValueError, match=r"looks like '9\.0'"):
+        nvcc.parse_compute_version("nine")
+
+
+def test_every_key_has_an_effect_or_a_reason() -> None:
+    fields = {f.name for f in dataclasses.fields(CompileOptions)}
+    for key in PassConfigKey:
+        text = effect_of(key)
+        assert text.removeprefix("sets option ") in fields or text.startswith("accepted, no effect: ")
+
+
+def test_keys_by_member_value_and_name() -> None:
+    for key in (PassConfigKey.TL_DISABLE_TMA_LOWER, "tl.disable_tma_lower", "TL_DISABLE_TMA_LOWER"):
+        assert options_from({key: True}) == CompileOptions(tma=False)
+        assert options_from({key: False}) == CompileOptions()
+    options = options_from({"tl.ptxas_register_usage_level": 5, "tl.device_compile_flags": "-a -b"}, "-c")
+    assert (options.register_level, options.device_flags) == (5, ("-a", "-b", "-c"))
+
+
+def test_unknown_keys_name_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"did you mean 'tl\.disable_warp_specialized'"):
+        freeze_pass_configs({"tl.disable_warp_specialised": True})
+    with pytest.raises(TypeError, match="PassConfigKey or its string"):
+        freeze_pass_configs({3: True})
+
+
+def test_freezing_tells_types_apart() -> None:
+    assert freeze(1) != freeze(True) != freeze(1.0)
+    assert freeze({"a": [1, {2}]}) == freeze({"a": [1, {2}]})
+    assert freeze([1]) != freeze((1,))
+    hash(freeze(({"a": [1, {2, 3}]}, [None, "x"])))
+    with pytest.raises(TypeError, match="bytearray"):
+        freeze([bytearray()])
