@@ -80,21 +80,29 @@ def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | N
 def reads_without_load(stmts: list[Any], buffer: Any, loads: list[Any]) -> bool:
     """Is `buffer` read in the list, or inside its statements, other than behind one of `loads` in the same list?
 
-    A read belongs to the innermost list around it that loads the buffer; there a load must come first.
+    A read belongs to the innermost list around it that loads the buffer; there a load must come first, and no other
+    load between them.
     """
     loaded, here = False, any(s in loads for s in stmts)
     for stmt in stmts:
         if stmt in loads:
             loaded = True
             continue
-        inner = bodies(stmt)
+        inner, overwritten = bodies(stmt), False
         own = inner == [] and any(t.buffer.same_as(buffer) and not t.write for t in touches(stmt))
         own = own or (_is_nest(stmt) and any(t.buffer.same_as(buffer) and not t.write for t in touches(stmt)))
         if not _is_nest(stmt):
             own = own or any(t.buffer.same_as(buffer) for t in _head_touches(stmt))
-            own = own or any(reads_without_load(b, buffer, loads) for b in inner)
+            for body in inner:
+                reload = any(s in loads for s in walk_list(body))
+                if reads_without_load(body, buffer, loads):
+                    if reload:
+                        return True
+                    own = True
+                overwritten = overwritten or reload
         if own and not (here and loaded):
             return True
+        loaded = loaded and not overwritten
     return False
 
 
