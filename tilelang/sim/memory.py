@@ -41,7 +41,8 @@ class GlobalTensor:
             return GlobalTensor(array.reshape(-1), array.shape, [0] * array.ndim, name)
         strides = [s // array.itemsize for s in array.strides]
         span = sum((d - 1) * s for d, s in zip(array.shape, strides, strict=True)) + 1
-        flat = np.lib.stride_tricks.as_strided(array, (span,), (array.itemsize,))
+        raw = array.view(f"u{array.itemsize}")  # numpy cannot stride over all of ml_dtypes
+        flat = np.lib.stride_tricks.as_strided(raw, (span,), (array.itemsize,)).view(array.dtype)
         return GlobalTensor(flat, array.shape, strides, name)
 
     def view(
