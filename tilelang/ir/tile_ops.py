@@ -101,6 +101,12 @@ _ROWS = (
         "pins the layout of a buffer: `layout` is tilelang.layout text (Layout.dumps())",
     ),
     TileOpRow("use_swizzle", {}, {"panel": 0, "order": "row"}, "rasterise the grid in panels for L2 reuse"),
+    TileOpRow(
+        "order_blocks",
+        {"group": _V},
+        {"axis": "x", "descending": True},
+        "start blocks by their index on `axis`, `group` of those that differ in the other indices together",
+    ),
     # Level 3, written by the scheduling passes.
     TileOpRow(
         "tma_load",

@@ -22,6 +22,7 @@ class CompileOptions:
     wgmma: bool = True
     sync_threads: bool = True  # insert barriers between conflicting shared accesses
     raster_panel: int | None = None  # rows of blocks in a panel of matrix products; 0 = none
+    long_blocks_first: bool = True  # blocks with more work start first
     carry_gemms: bool = True  # gemms stay in flight over the back edge of loops
     reuse_shared: bool = True  # buffers with disjoint lives share space
     aggressive_shared_merge: bool = False

@@ -317,4 +317,5 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("acquire", ""): _plain(_lower_acquire),
     ("release", ""): _plain(_lower_release),
     ("use_swizzle", ""): lambda op, ctx, maps: [make_tile_op("use_swizzle", {}, op.attrs, op.span)],  # rasterize_blocks
+    ("order_blocks", ""): lambda op, ctx, maps: [make_tile_op("order_blocks", op.operands, op.attrs, op.span)],
 }

@@ -25,6 +25,7 @@ from tilelang.transform.overlap_gemms import overlap_gemms
 from tilelang.transform.peel_masks import peel_masks
 from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import plan_arena
+from tilelang.transform.plan_block_order import plan_block_order
 from tilelang.transform.plan_copies import plan_copies
 from tilelang.transform.plan_gemms import plan_gemms
 from tilelang.transform.plan_raster import plan_raster
@@ -69,6 +70,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "plan_raster",
             lambda f, c: plan_raster(f, c.arch, c.options, c.notes),
             "while loads name the block indices they depend on",
+        ),
+        Pass(
+            "plan_block_order",
+            lambda f, c: plan_block_order(f, c.arch, c.options, c.notes),
+            "while one loop says how long a block runs",
         ),
         Pass("overlap_gemms", lambda f, c: overlap_gemms(f), "a moved gemm has loads of its own"),
         Pass("peel_masks", lambda f, c: peel_masks(f), "after the move: the pipeline runs on through the split"),

@@ -4,8 +4,9 @@
 Before:  use_swizzle(panel=8); .. bx .. by ..
 After:   .. bx' .. by' ..   with (bx', by') = panel order of the hardware's linear block index
 
-Requires: `blockIdx.x` and `.y` launched.
-Ensures:  no use_swizzle ops. "row": panels of `panel` rows, walked column by column; "column": the transpose.
+Requires: `blockIdx.x` and `.y` launched, for panels.
+Ensures:  no use_swizzle or order_blocks ops. "row": panels of `panel` rows, walked column by column; "column": the transpose.
+          order_blocks: groups of blocks that differ in the other indices, each walked along the axis.
 
 Runs last: a permutation of the blocks changes nothing for the passes in front of it, which know the ranges of block
 indices.
@@ -29,26 +30,50 @@ def rasterize_blocks(func: Any) -> Any:
 
 
 def _rasterize(kernel: Kernel) -> Kernel:
-    asked = [
-        op
-        for s in walk_list(kernel.body)
-        for op in [TileOp.from_stmt(s)]
-        if op is not None and op.name == "use_swizzle"
-    ]
+    asked = [op for s in walk_list(kernel.body) if (op := _order_op(s)) is not None]
     if not asked:
         return kernel
-    body = rebuild(
-        kernel.body, lambda s: None if (op := TileOp.from_stmt(s)) is not None and op.name == "use_swizzle" else s
-    )
-    bx, by = kernel.axis("blockIdx.x"), kernel.axis("blockIdx.y")
-    panel = asked[-1].attrs["panel"]
-    if panel <= 0 or bx is None or by is None:
+    body = rebuild(kernel.body, lambda s: None if _order_op(s) is not None else s)
+    order = asked[-1]
+    tags = [f"blockIdx.{d}" for d in "xyz" if kernel.axis(f"blockIdx.{d}") is not None]
+    axes = {tag: kernel.axis(tag) for tag in tags}
+    if order.name == "order_blocks":
+        places = _by_length(kernel, order, tags)
+    elif order.attrs["panel"] > 0 and "blockIdx.x" in axes and "blockIdx.y" in axes:
+        (x, y), (nx, ny) = (list(axes.values())[:2], [kernel.extent(tag) for tag in tags[:2]])
+        places = dict(
+            zip(tags, panel_order(x + y * nx, nx, ny, order.attrs["panel"], order.attrs["order"]), strict=False)
+        )
+    else:
         return kernel.with_body(body)
-    nx, ny = kernel.extent("blockIdx.x"), kernel.extent("blockIdx.y")
-    x, y = panel_order(bx + by * nx, nx, ny, panel, asked[-1].attrs["order"])
-    new_x, new_y = tirx.Var("block_x", "int32"), tirx.Var("block_y", "int32")
-    binds = [tirx.Bind(new_x, x), tirx.Bind(new_y, y)]
-    return kernel.with_body([*binds, *(substitute(s, {bx: new_x, by: new_y}) for s in body)])
+    new = {tag: tirx.Var(f"block_{tag[-1]}", "int32") for tag in places}
+    binds = [tirx.Bind(new[tag], place) for tag, place in places.items()]
+    names = {axes[tag]: var for tag, var in new.items()}
+    return kernel.with_body([*binds, *(substitute(s, names) for s in body)])
+
+
+def _order_op(stmt: Any) -> TileOp | None:
+    op = TileOp.from_stmt(stmt)
+    return op if op is not None and op.name in ("use_swizzle", "order_blocks") else None
+
+
+def _by_length(kernel: Kernel, order: TileOp, tags: list[str]) -> dict[str, Any]:
+    """The indices of the block with the hardware's number: groups of blocks that differ in the other indices, each
+    walked along the axis."""
+    linear: Any = tirx.const(0, "int32")
+    for tag in reversed(tags):
+        linear = linear * kernel.extent(tag) + kernel.axis(tag)
+    main = f"blockIdx.{order.attrs['axis']}"
+    others = [tag for tag in tags if tag != main]
+    count: Any = tirx.const(1, "int32")
+    for tag in others:
+        count = count * kernel.extent(tag)
+    step, other = _panel(linear, kernel.extent(main), count, order["group"])
+    places = {main: kernel.extent(main) - 1 - step if order.attrs["descending"] else step}
+    for tag in others:
+        places[tag] = tirx.truncmod(other, kernel.extent(tag))
+        other = tirx.truncdiv(other, kernel.extent(tag))
+    return places
 
 
 def panel_order(linear: Any, nx: Any, ny: Any, panel: int, order: str) -> tuple[Any, Any]:
@@ -59,10 +84,10 @@ def panel_order(linear: Any, nx: Any, ny: Any, panel: int, order: str) -> tuple[
     return _panel(linear, nx, ny, panel)
 
 
-def _panel(linear: Any, wide: Any, tall: Any, panel: int) -> tuple[Any, Any]:
+def _panel(linear: Any, wide: Any, tall: Any, panel: Any) -> tuple[Any, Any]:
     """(column, row) of the `linear`-th block when panels of `panel` rows are walked column by column."""
     size = wide * panel
     group = tirx.truncdiv(linear, size)
-    rows = tirx.min(tirx.const(panel, "int32"), tall - group * panel)
+    rows = tirx.min(tall - group * panel, panel)
     inside = tirx.truncmod(linear, size)
     return tirx.truncdiv(inside, rows), group * panel + tirx.truncmod(inside, rows)

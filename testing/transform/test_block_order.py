@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order in which blocks of unequal length start: the plan, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from outline import SM90
+from tile_programs import Builder, region
+from tvm import sym, tirx
+
+from tilelang.analysis.monotone import direction
+from tilelang.ir.stmts import launches, substitute, walk_list
+from tilelang.ir.tile_ops import TileOp
+from tilelang.support.options import CompileOptions
+from tilelang.transform.plan_block_order import plan_block_order
+from tilelang.transform.rasterize_blocks import rasterize_blocks
+
+FEW = replace(SM90, num_sms=4, l2_bytes=3 * 64 * 1024)
+
+
+def walking(length: Callable[..., Any], grid: tuple[int, ...] = (4, 3, 2)) -> Any:
+    """Blocks that load `length(x, y, z)` tiles of 8 KiB that depend on y."""
+    with Builder(128, grid, {"A": ((3, 512, 64), "float16")}) as b:
+        (A,) = b.args
+        As, F = b.shared("As", (64, 64)), b.fragment("F", (64, 64), "float16")
+        with b.serial(length(*b.blocks), 2) as k:
+            b.copy(region(A, (b.blocks[1], 1), (k * 64, 64), (0, 64)), As)
+            b.copy(As, F)
+    return b.func
+
+
+def order_of(func: Any, **options: Any) -> TileOp | None:
+    planned = plan_block_order(func, FEW, CompileOptions(**options))
+    ops = [TileOp.from_stmt(s) for k in launches(planned) for s in walk_list(k.body)]
+    return next((op for op in ops if op is not None and op.name == "order_blocks"), None)
+
+
+def test_longer_blocks_start_first() -> None:
+    op = order_of(walking(lambda x, y, z: tirx.min(x + 1, tirx.const(8, "int32"))))
+    assert op is not None and op.attrs["axis"] == "x" and op.attrs["descending"]
+    assert int(op["group"]) == 4  # 128 KiB for 4 tiles of 8 KiB each
+    op = order_of(walking(lambda x, y, z: 8 - y // 2 * 2))
+    assert op is not None and op.attrs["axis"] == "y" and not op.attrs["descending"]
+
+
+@pytest.mark.parametrize(
+    "length",
+    [
+        lambda x, y, z: tirx.const(8, "int32"),
+        lambda x, y, z: x + y + 1,
+        lambda x, y, z: x % 2 + 1,
+        lambda x, y, z: tirx.max(x, 5 - x),
+    ],
+)
+def test_other_lengths_leave_the_order(length: Any) -> None:
+    assert order_of(walking(length)) is None
+
+
+def test_no_order_when_all_blocks_run_at_once_or_when_it_is_off() -> None:
+    assert order_of(walking(lambda x, y, z: x + 1, (2, 2, 1))) is None
+    assert order_of(walking(lambda x, y, z: x + 1), long_blocks_first=False) is None
+
+
+def test_every_block_runs_once_and_groups_go_from_long_to_short() -> None:
+    func = walking(lambda x, y, z: x + 1)
+    (kernel,) = launches(rasterize_blocks(plan_block_order(func, FEW)))
+    binds = {s.var.name: s.value for s in kernel.body if isinstance(s, tirx.Bind)}
+    axes = [kernel.axis(f"blockIdx.{d}") for d in "xyz"]
+    simplify = sym.Analyzer().simplify
+    visited = []
+    for z in range(2):
+        for y in range(3):
+            for x in range(4):
+                at = {v: tirx.const(n, "int32") for v, n in zip(axes, (x, y, z), strict=True)}
+                visited.append(tuple(int(simplify(substitute(binds[f"block_{d}"], at))) for d in "xyz"))
+    assert sorted(visited) == sorted((x, y, z) for x in range(4) for y in range(3) for z in range(2))
+    assert [x for x, _, _ in visited] == [3] * 4 + [2] * 4 + [1] * 4 + [0] * 4 + [3] * 2 + [2] * 2 + [1] * 2 + [0] * 2
+
+
+def test_directions() -> None:
+    x, n = tirx.Var("x", "int32"), tirx.Var("n", "int32")
+    bound = tirx.Var("bound", "int32")
+    cases: list[tuple[Any, int | None]] = [
+        (tirx.min(n, (x * 64 + 63) // 64), 1),
+        (n - x, -1),
+        (tirx.max(n - x, tirx.const(0, "int32")), -1),
+        (n * 2 // 3, 0),
+        (n % 2, 0),
+        (x % 2, None),
+        (x * n, None),
+        (x - x * 2, None),
+        (bound + 1, 1),
+    ]
+    for expr, expected in cases:
+        assert direction(expr, x, {bound: x + n}) == expected, expr
