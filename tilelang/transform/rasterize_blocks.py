@@ -5,8 +5,8 @@ Before:  use_swizzle(panel=8); .. bx .. by ..
 After:   .. bx' .. by' ..   with (bx', by') = panel order of the hardware's linear block index
 
 Requires: `blockIdx.x` and `.y` launched, for panels.
-Ensures:  no use_swizzle or order_blocks ops. "row": panels of `panel` rows, walked column by column; "column": the transpose.
-          order_blocks: groups of blocks that differ in the other indices, each walked along the axis.
+Ensures:  no use_swizzle or order_blocks ops. "row": panels of `panel` rows, walked column by column; "column": the
+          transpose. order_blocks: groups of blocks that differ in the other indices, each walked along the axis.
 
 Runs last: a permutation of the blocks changes nothing for the passes in front of it, which know the ranges of block
 indices.
