@@ -40,10 +40,9 @@ def _rasterize(kernel: Kernel) -> Kernel:
     if order.name == "order_blocks":
         places = _by_length(kernel, order, tags)
     elif order.attrs["panel"] > 0 and "blockIdx.x" in axes and "blockIdx.y" in axes:
-        (x, y), (nx, ny) = (list(axes.values())[:2], [kernel.extent(tag) for tag in tags[:2]])
-        places = dict(
-            zip(tags, panel_order(x + y * nx, nx, ny, order.attrs["panel"], order.attrs["order"]), strict=False)
-        )
+        (x, y), (nx, ny) = list(axes.values())[:2], [kernel.extent(tag) for tag in tags[:2]]
+        at = panel_order(x + y * nx, nx, ny, order.attrs["panel"], order.attrs["order"])
+        places = dict(zip(tags, at, strict=False))
     else:
         return kernel.with_body(body)
     new = {tag: tirx.Var(f"block_{tag[-1]}", "int32") for tag in places}
