@@ -58,6 +58,13 @@ def _aligned(G: Gang, base: int, to: int, what: str, site: int) -> None:
         G.report("misaligned", f"{what}: shared address {base:#x} is not {to}-byte aligned", site)
 
 
+def _starts(G: Gang, tmap: TensorMap, coords: list[int], what: str, site: int) -> None:
+    """A box starts at whole 16 bytes of its row; a store that does not is an illegal instruction (measured, H200)."""
+    if coords[0] * tmap.esize % 16:
+        at = f"column {coords[0]} of {tmap.esize}-byte elements"
+        G.report("misaligned", f"{what}: the box starts at {at}, not at a multiple of 16 bytes", site)
+
+
 def _load(rank: int) -> None:
     @meaning(f"tma_load_{rank}d")
     def run(
@@ -77,6 +84,7 @@ def _load(rank: int) -> None:
         coords = [c[f"c{i}"] for i in range(rank)]
         for thread, _, base, mb, who, *xy in G.each(m, dst, bar, mask if multicast else 0, *coords):
             _aligned(G, base, 128, "TMA load", site)
+            _starts(G, tmap, xy, "TMA load", site)
             for shift in _receivers(G, who, multicast, site):
                 chunks = box_chunks(base + shift, tmap.nbytes, tmap.mode)
                 b = G.cta.mbarrier(mb + shift, thread // WARP, np.array([thread]), site, asynchronous=True)
@@ -175,6 +183,7 @@ def _store(rank: int, add: bool) -> None:
         coords = [c[f"c{i}"] for i in range(rank)]
         for thread, _, base, *xy in G.each(m, src, *coords):
             _aligned(G, base, 128, "TMA store", site)
+            _starts(G, tmap, xy, "TMA store", site)
             chunks = box_chunks(base, tmap.nbytes, tmap.mode)
             op = _issue(G, site, "TMA store", thread, base, chunks, False, tmap.mode)
             op.fire = _storing(G, tmap, chunks, xy, add, site)
