@@ -18,10 +18,9 @@ from tilelang.ir.walk import is_buffer
 
 def build(body: Callable[[], None], name: str = "main") -> tirx.PrimFunc:
     """The PrimFunc that `body` writes."""
-    with IRBuilder() as builder:
-        with B.prim_func(False, True):
-            B.func_name(name)
-            body()
+    with IRBuilder() as builder, B.prim_func(False, True):
+        B.func_name(name)
+        body()
     return builder.get()
 
 

@@ -14,6 +14,7 @@ Lists of statements and the parts of a launch are in `tilelang.ir.stmts`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 import tvm_ffi
@@ -56,7 +57,10 @@ def walk(root: Node, visit: Mapping[NodeType, Callable[[Node], None]], order: st
 
         return call
 
-    tvm_ffi.structural_walk(root, [(types, callback(fn)) for types, fn in visit.items()], order=order)
+    errors = _Errors()
+    entries = [(types, errors.kept(callback(fn))) for types, fn in visit.items()]
+    with errors:
+        tvm_ffi.structural_walk(root, entries, order=order)
 
 
 def collect(root: Node, types: NodeType, where: Callable[[Node], bool] | None = None) -> list[Node]:
@@ -131,10 +135,12 @@ def rewrite(root: Node, rules: Mapping[NodeType, Callable[[Node], Any]]) -> Node
 
         return call
 
-    entries: list[Any] = [(types, callback(rule)) for types, rule in rules.items()]
+    errors = _Errors()
+    entries: list[Any] = [(types, errors.kept(callback(rule))) for types, rule in rules.items()]
     if not any(tirx.SeqStmt in (t if isinstance(t, tuple) else (t,)) for t in rules):
         entries.insert(0, (tirx.SeqStmt, _flat))
-    return tvm_ffi.structural_map(root, entries, order="post")
+    with errors:
+        return tvm_ffi.structural_map(root, entries, order="post")
 
 
 def transform(root: Node, rules: Mapping[NodeType, Callable[[Node, Callable[[Node], Node]], Node]]) -> Node:
@@ -147,7 +153,39 @@ def transform(root: Node, rules: Mapping[NodeType, Callable[[Node, Callable[[Nod
 
         return call
 
-    return tvm_ffi.structural_mutate(root, [(types, callback(rule)) for types, rule in rules.items()])
+    errors = _Errors()
+    entries = [(types, errors.kept(callback(rule))) for types, rule in rules.items()]
+    with errors:
+        return tvm_ffi.structural_mutate(root, entries)
+
+
+class _Errors:
+    """Lets an exception of a callback through as it is. The engine would turn it into a RuntimeError with its text."""
+
+    def __init__(self) -> None:
+        self.first: BaseException | None = None
+
+    def kept(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            try:
+                return fn(*args)
+            except BaseException as e:
+                self.first = self.first or e
+                raise
+
+        # the engine asks how many arguments a callback takes
+        return (
+            (lambda node, mutator: call(node, mutator))
+            if len(signature(fn).parameters) > 1
+            else lambda node: call(node)
+        )
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        if self.first is not None:
+            raise self.first from None
 
 
 def _flat(seq: Node) -> Node:

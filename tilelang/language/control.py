@@ -138,7 +138,8 @@ def thread_return() -> None:
     """End this thread."""
     current_launch("thread_return")
     builder = Builder.current("thread_return")
-    builder.emit(tirx.Evaluate(tirx.thread_return(), span=builder.span))
+    call = ir.Call(ir.Op.get("tirx.thread_return"), [], ret_ty="void", span=builder.span)
+    builder.emit(tirx.Evaluate(call, span=builder.span))
 
 
 def assume(condition: Any) -> None:

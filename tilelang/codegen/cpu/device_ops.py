@@ -18,8 +18,19 @@ from tilelang.ir.device_ops import DeviceOp
 
 __all__ = ["lower_device_op"]
 
+# Barriers of warp and block (statements run in lockstep), and hints. Barriers of more than a block or less than a warp
+# group are not here: they order threads that do not run in lockstep.
 _NOTHING = frozenset(
-    {"syncwarp", "sync_threads", "nanosleep", "pin", "fence_proxy_async", "setmaxnreg_inc", "setmaxnreg_dec"}
+    {
+        "fence_proxy_async",
+        "griddep_launch",
+        "griddep_wait",
+        "nanosleep",
+        "setmaxnreg_dec",
+        "setmaxnreg_inc",
+        "sync_threads",
+        "syncwarp",
+    }
 )
 
 

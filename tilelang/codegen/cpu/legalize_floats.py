@@ -27,6 +27,15 @@ __all__ = ["legalize_floats"]
 
 # Rounds never: the result is one of the operands.
 _EXACT_CALLS = frozenset({"tirx.if_then_else", "tirx.fabs"})
+_MATH = frozenset(
+    f"tirx.{name}"
+    for names in (
+        ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "erf", "exp"),
+        ("exp10", "exp2", "floor", "fmod", "hypot", "ldexp", "log", "log10", "log1p", "log2", "nearbyint", "nextafter"),
+        ("pow", "round", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+    )
+    for name in names
+)
 _EXTERN_CALLS = ("tirx.call_extern", "tirx.call_pure_extern")
 _DECODERS = frozenset(f"tl_{name}_to_f32" for name in FLOAT_FORMATS)
 _ROUNDED = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorMod)
@@ -170,6 +179,9 @@ class _Legalizer:
         if name == "tirx.address_of":
             bits = _stored_bits(call.args[0])
             return call if bits is None else tirx.address_of(bits)
+        if dtype == "float16" and name in _MATH:  # LLVM's library has no half functions
+            args = [tirx.Cast("float32", a) for a in call.args]
+            return tirx.Cast("float16", ir.Call(call.op, args, attrs=call.attrs, ret_ty=ir.PrimType("float32")))
         if not self.narrow(dtype):
             return call
         value = ir.Call(call.op, list(call.args), attrs=call.attrs, ret_ty=ir.PrimType("float32"))

@@ -21,6 +21,8 @@ from tilelang.codegen.cpu.device_ops import lower_device_op
 from tilelang.codegen.cpu.errors import CpuUnsupported, blame
 from tilelang.codegen.cpu.legalize_floats import legalize_floats
 from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
+from tilelang.codegen.cpu.returns import unfold_returns
+from tilelang.codegen.cpu.scratch import check_scratch
 from tilelang.codegen.cpu.threads import serialize_threads
 from tilelang.codegen.cpu.tile_ops import expand_tile_op
 from tilelang.ir import attrs, walk
@@ -43,9 +45,18 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
 
 def _unaligned(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function with parameters that promise no more alignment than that of an element."""
-    twins = {p: twin(p) for p in func.params if walk.is_buffer(p)}
+    buffers = [p for p in func.params if walk.is_buffer(p)]
+    for buffer in buffers:
+        _require_bytes(buffer)
+    twins = {b: twin(b) for b in buffers}
     body = substitute(func.body, twins)
     return tirx.PrimFunc([twins.get(p, p) for p in func.params], body, func.ret_type, func.attrs, func.span)
+
+
+def _require_bytes(buffer: Any) -> None:
+    dtype = ir.PrimType(dtype_of(buffer)).dtype
+    if dtype.bits % 8 and dtype_of(buffer) != "bool":
+        raise CpuUnsupported(what=f"{buffer.name} of type {dtype}, whose elements are no whole bytes,")
 
 
 def _lower_host(stmts: Iterable[Any], poison: bool) -> list[Any]:
@@ -74,6 +85,8 @@ def _lower_host(stmts: Iterable[Any], poison: bool) -> list[Any]:
 
 def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     """One launch: a loop over the flattened grid, its body with hoisted, block-local buffers."""
+    kernel = kernel.with_body(unfold_returns(kernel.body))
+    check_scratch(kernel)
     kernel = serialize_threads(kernel)
     analyzer = sym.Analyzer()
     for iv, extent in kernel.axes:
@@ -96,7 +109,7 @@ def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     inner = substitute(inner, rescoped)
     total = analyzer.simplify(total)
     kind = tirx.ForKind.SERIAL if const_int(total) == 1 else tirx.ForKind.PARALLEL
-    return tirx.For(wide, tirx.const(0, "int64"), total, kind, inner)
+    return block.guarded_launch(tirx.For(wide, tirx.const(0, "int64"), total, kind, inner))
 
 
 class _Block:
@@ -107,6 +120,8 @@ class _Block:
         self.poison = poison
         self.buffers: list[Any] = []
         self.views: list[Any] = []
+        self.failed: Any = None
+        self.assertions: list[Any] = []
         self._scratch: dict[tuple[Any, ...], Any] = {}
 
     def list(self, stmts: Iterable[Any]) -> list[Any]:
@@ -157,6 +172,8 @@ class _Block:
     def _call(self, call: Any, descend: Any) -> Any:
         op = DeviceOp.from_node(call)
         if op is None:
+            if getattr(call.op, "name", "") in ("tirx.call_extern", "tirx.call_pure_extern"):
+                raise CpuUnsupported(what=f"the CUDA function {call.args[0].value}")
             return descend(call)
         target = op.operands.get("p")
         operands: dict[str, Any] = {}
@@ -187,6 +204,7 @@ class _Block:
 
     def _alloc(self, stmt: Any) -> Any:
         buffer = stmt.buffer
+        _require_bytes(buffer)
         if buffer.ty.storage_scope == attrs.BARRIER_SCOPE:
             raise CpuUnsupported(what="a barrier of one's own (T.alloc_barrier)")
         self.buffers.append(buffer)
@@ -196,6 +214,7 @@ class _Block:
         return nest([(i32(0), s) for s in buffer.ty.shape], lambda v: tirx.BufferStore(buffer, value, v))
 
     def _decl(self, stmt: Any) -> Any:
+        _require_bytes(stmt.buffer)
         self.views.append(stmt.buffer)
         return stmt
 
@@ -239,7 +258,24 @@ class _Block:
         return tirx.Evaluate(self.expr(stmt.value))
 
     def _assert(self, stmt: Any) -> Any:
-        return tirx.AssertStmt(stmt.kind, self.expr(stmt.condition), stmt.message_parts)
+        """Blocks run in threads that cannot raise: they leave the number of the assertion, tested after the launch."""
+        if self.failed is None:
+            self.failed = tirx.decl_buffer((1,), "int32", "failed", scope="global", layout=None)
+        self.assertions.append(stmt)
+        number = tirx.BufferStore(self.failed, i32(len(self.assertions)), [i32(0)])
+        return tirx.IfThenElse(tirx.Not(self.expr(stmt.condition)), number, None)
+
+    def guarded_launch(self, launch: Any) -> Any:
+        """The launch, and what tells the caller of assertions that failed in it."""
+        if self.failed is None:
+            return launch
+        checks = [
+            tirx.AssertStmt(tirx.NE(self.failed[0], i32(number)), stmt.error_kind, stmt.message_parts)
+            for number, stmt in enumerate(self.assertions, start=1)
+        ]
+        return as_stmt(
+            [tirx.AllocBuffer(self.failed), tirx.BufferStore(self.failed, i32(0), [i32(0)]), launch, *checks]
+        )
 
     def _same(self, stmt: Any) -> Any:
         return stmt

@@ -193,7 +193,9 @@ class _Threads:
             return [*before, self.each(mask, lambda t: tirx.Evaluate(self.at(value, t)))]
         if isinstance(stmt, tirx.AssertStmt):
             condition = ready(stmt.condition)
-            check = self.each(mask, lambda t: tirx.AssertStmt(stmt.kind, self.at(condition, t), stmt.message_parts))
+            check = self.each(
+                mask, lambda t: tirx.AssertStmt(self.at(condition, t), stmt.error_kind, stmt.message_parts)
+            )
             return [*before, check]
         raise CpuUnsupported(what=f"a {type(stmt).__name__} statement that differs between threads")
 
