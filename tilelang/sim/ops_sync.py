@@ -145,10 +145,14 @@ def _barrier(
         if st["got"] and st["count"] != count:
             G.report("barrier-count", f"{name} is used with {st['count']} and {count} threads at once", site)
         st["count"] = count
-        for w, lanes in G.lanes(m):
-            if lanes is None:
-                G.sh.sync_warp(w)
-            if memory:
+        group = G.lanes(m)
+        whole = [w for w, lanes in group if lanes is None]
+        for w in whole:
+            G.sh.sync_warp(w)
+        if memory and whole:
+            st["clk"] = join(st["clk"], G.sh.release_all(whole))
+        for w, lanes in group:
+            if memory and lanes is not None:
                 st["clk"] = join(st["clk"], G.sh.release(w, lanes))
             st["got"] += WARP
             st["sites"][w], st["mine"][w] = site, rnd

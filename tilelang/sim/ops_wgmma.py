@@ -16,7 +16,7 @@ import numpy as np
 from tilelang.sim.machine import AsyncOp, Gang, Local, Pointer
 from tilelang.sim.ops_tma import open_group, wait_groups
 from tilelang.sim.registers import check_written, register_slice, view_rows
-from tilelang.sim.shadow import WARP, join
+from tilelang.sim.shadow import WARP, Clocks, join
 from tilelang.sim.table import meaning
 from tilelang.sim.tensormap import swizzle
 from tilelang.sim.values import np_dtype
@@ -130,7 +130,9 @@ def wgmma(
     if adds is True and not result[0].filled:
         check_written(G, *result, site)
     result[0].mark(result[1])
-    for w in G.active(m):
+    warps = G.active(m)
+    past, latest = G.sh.release_all(warps), None
+    for w in warps:
         i = G.warp_list.index(w) * WARP
         core = G.cta.tensor.setdefault(w // 4, TensorCore())
         op = core.next_op(w, site)
@@ -139,10 +141,13 @@ def wgmma(
             op.key = key
         elif op.key != key:
             G.report("wgmma-desc", f"the warps of warpgroup {w // 4} issue different wgmma", site, op.site)
-        op.parts[w] = result, source, slice(i, i + WARP), G.sh.release(w)
+        op.parts[w] = result, source, slice(i, i + WARP), past
         open_group(G, "wgmma", w, op)
-        for buf, at, written in [(*result, True)] + ([(*source, False)] if source else []):
-            buf.flight.append((op, at.start, at.stop, written))
+        if op is not latest:  # once for the warps of this gang
+            latest = op
+            for buf, at, written in [(*result, True)] + ([(*source, False)] if source else []):
+                buf.flight = [f for f in buf.flight if set(G.warp_list) - f[0].waited]
+                buf.flight.append((op, at.start, at.stop, written))
         if len(op.parts) == 4:
             shape = (
                 n,
@@ -158,9 +163,10 @@ def _issue(G: Gang, site: int, op: AsyncOp, w: int, shape: Any, tnsp: tuple[bool
     n, a_dtype, b_dtype, acc = shape
     k = 32 // a_dtype.itemsize
     warps = sorted(op.parts)
-    past = op.parts[warps[0]][3]
-    for x in warps[1:]:
-        past = join(past, op.parts[x][3])
+    pasts = list({id(op.parts[x][3]): op.parts[x][3] for x in warps}.values())
+    past = Clocks(pasts[0].vc, pasts[0].av, pasts[0].part)
+    for x in pasts[1:]:
+        past = join(past, x)
     mate = next((p for p in G.cta.group("wgmma", w)[0] if p.group == op.group and p.agent >= 0), None)
     if mate is None:
         G.sh.new_agent(op, past)

@@ -89,6 +89,7 @@ class Shadow:
         self.clk = np.ones(nwarps, np.int64)
         self.row_of = np.repeat(np.arange(nwarps), WARP)  # thread -> row
         self.free_rows = list(range(nwarps, rows))
+        self.forked = [False] * nwarps  # has lanes with a row of their own
         self.part: dict[int, Part] = {}  # row -> lane coverage
         self.seg_lanes = [0] * nwarps  # lanes that accessed shared memory since the warp synchronised
         self.last: dict[int, int] = {}  # async agent -> clock of its newest operation
@@ -129,12 +130,15 @@ class Shadow:
         self.part[new] = {}
         _merge_part(self.part[new], self.part.get(row, {}))
         self.row_of[lanes] = new
+        self.forked[w] = True
         return new
 
     def rows_of(self, w: int, lanes: np.ndarray | None) -> list[int]:
         """Distinct rows of some lanes (thread ids; None = all) of warp w."""
+        if not self.forked[w]:
+            return [w]
         rows = self.row_of[w * WARP : w * WARP + WARP] if lanes is None else self.row_of[lanes]
-        return [w] if lanes is None and (rows == w).all() else sorted(set(rows.tolist()))
+        return sorted(set(rows.tolist()))
 
     # --- release and acquire
     def release(self, w: int, lanes: np.ndarray | None = None) -> Clocks:
@@ -151,6 +155,21 @@ class Shadow:
         else:
             vc[w] = self.clk[w]
         self.clk[w] += 1
+        return Clocks(vc, av, part)
+
+    def release_all(self, warps: list[int]) -> Clocks:
+        """The past of converged warps together."""
+        if any(self.forked[w] for w in warps):
+            past = self.release(warps[0])
+            for w in warps[1:]:
+                past = join(past, self.release(w))
+            return past
+        vc, av, part = self.vc[warps].max(0), self.av[warps].max(0), Part()
+        for w in warps:
+            if own := self.part.get(w):
+                _merge_part(part, own)
+        vc[warps] = self.clk[warps]
+        self.clk[warps] += 1
         return Clocks(vc, av, part)
 
     def acquire(self, w: int, clocks: Clocks, lanes: np.ndarray | None = None) -> None:
@@ -172,7 +191,9 @@ class Shadow:
             np.maximum(self.av[w], self.av[row], out=self.av[w])
             _merge_part(self.part.setdefault(w, {}), self.part.pop(row, {}))
             self.free_rows.append(row)
-        self.row_of[w * WARP : w * WARP + WARP] = w
+        if self.forked[w]:
+            self.row_of[w * WARP : w * WARP + WARP] = w
+            self.forked[w] = False
         self.vc[w, w] = self.clk[w]
         self.clk[w] += 1
         self.seg_lanes[w] = 0
