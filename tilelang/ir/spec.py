@@ -8,16 +8,15 @@ rule is a function that yields complaints; the tables at the end say which rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from tvm import ir, tirx
 
 from tilelang.ir import attrs, walk
 from tilelang.ir.device_ops import DEVICE_OPS
+from tilelang.ir.sites import Program, Site, axis_of, is_complete, is_launch, is_parallel, tile_op_name
 from tilelang.ir.stmts import as_list, bodies, const_int, dtype_of
-from tilelang.ir.tile_ops import TILE_OPS, TileOp
+from tilelang.ir.tile_ops import TILE_OPS
 from tilelang.layout import loads
 from tilelang.support.errors import InternalError
 
@@ -28,7 +27,7 @@ LEVELS = (1, 2, 3, 4)
 
 def verify(func: tirx.PrimFunc, level: int) -> list[str]:
     """What keeps `func` from being a well-formed program of `level` (1 tile, 2 laid out, 3 scheduled, 4 device)."""
-    program = _Program(func)
+    program = Program(func)
     return [f"{rule.__name__.removeprefix('_')}: {text}" for rule in RULES[level] for text in rule(program)]
 
 
@@ -39,81 +38,7 @@ def check(func: tirx.PrimFunc, level: int, stage: str = "") -> None:
         raise InternalError(f"not a well-formed level-{level} program:\n  " + "\n  ".join(found), stage=stage)
 
 
-@dataclass(frozen=True)
-class _Site:
-    """A statement and those around it, outermost first."""
-
-    stmt: Any
-    parents: tuple[Any, ...]
-
-    @property
-    def place(self) -> str:
-        span = self.stmt.span
-        where = f" at {span.source_name.name}:{span.line}" if span is not None else ""
-        return f"{type(self.stmt).__name__}{where}"
-
-    def inside(self, test: Callable[[Any], bool]) -> bool:
-        return any(test(p) for p in self.parents)
-
-
-class _Program:
-    """A function, with what several rules look at."""
-
-    def __init__(self, func: tirx.PrimFunc) -> None:
-        self.func = func
-
-    @cached_property
-    def sites(self) -> list[_Site]:
-        found: list[_Site] = []
-
-        def visit(stmts: list[Any], parents: tuple[Any, ...]) -> None:
-            for stmt in stmts:
-                found.append(_Site(stmt, parents))
-                for body in bodies(stmt):
-                    visit(body, (*parents, stmt))
-
-        visit(as_list(self.func.body), ())
-        return found
-
-    @cached_property
-    def tile_ops(self) -> list[tuple[_Site, TileOp]]:
-        known = [s for s in self.sites if _tile_op_name(s.stmt) in TILE_OPS]
-        return [(s, TileOp.from_stmt(s.stmt)) for s in known if _complete(s.stmt)]  # type: ignore[misc]
-
-    @cached_property
-    def declared(self) -> list[Any]:
-        """Buffers, each where it is made."""
-        params = [p for p in self.func.params if walk.is_buffer(p)]
-        made = [s.stmt.buffer for s in self.sites if isinstance(s.stmt, tirx.AllocBuffer | tirx.DeclBuffer)]
-        return [*params, *made]
-
-
-Rule = Callable[[_Program], Iterator[str]]
-
-
-def _is_launch(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == "thread_extent"
-
-
-def _axis(stmt: Any) -> str:
-    """The thread tag of a launch axis, "" for other statements."""
-    return str(stmt.node.thread_tag) if _is_launch(stmt) else ""
-
-
-def _is_parallel(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.For) and stmt.kind == tirx.ForKind.PARALLEL
-
-
-def _tile_op_name(stmt: Any) -> str | None:
-    if not isinstance(stmt, tirx.Evaluate) or not isinstance(stmt.value, ir.Call):
-        return None
-    name = getattr(stmt.value.op, "name", "")
-    return name.removeprefix(attrs.TILE_OP_PREFIX) if name.startswith(attrs.TILE_OP_PREFIX) else None
-
-
-def _complete(stmt: Any) -> bool:
-    row = TILE_OPS[str(_tile_op_name(stmt))]
-    return len(stmt.value.args) == len(row.operands)
+Rule = Callable[[Program], Iterator[str]]
 
 
 def _extents(region: Any) -> list[Any]:
@@ -137,15 +62,15 @@ def _misfit(a: list[Any], b: list[Any]) -> bool:
 # Rules of every level.
 
 
-def _function_form(p: _Program) -> Iterator[str]:
+def _function_form(p: Program) -> Iterator[str]:
     """s_tir functions that contain a launch."""
     if not (p.func.attrs or {}).get("s_tir", False):
         yield "the function lacks s_tir=True"
-    if not any(_is_launch(s.stmt) for s in p.sites):
+    if not any(is_launch(s.stmt) for s in p.sites):
         yield "no kernel launch"
 
 
-def _unique_names(p: _Program) -> Iterator[str]:
+def _unique_names(p: Program) -> Iterator[str]:
     """Passes may key facts by the name of a buffer."""
     seen: set[str] = set()
     for buffer in p.declared:
@@ -154,7 +79,7 @@ def _unique_names(p: _Program) -> Iterator[str]:
         seen.add(buffer.name)
 
 
-def _defined_before_use(p: _Program) -> Iterator[str]:
+def _defined_before_use(p: Program) -> Iterator[str]:
     """A declaration reaches the rest of its list and what is nested there."""
 
     def visit(stmts: list[Any], scope: frozenset[Any]) -> Iterator[str]:
@@ -162,7 +87,7 @@ def _defined_before_use(p: _Program) -> Iterator[str]:
         for stmt in stmts:
             used = [v for v in walk.collect(_own_expressions(stmt), ir.Var) if v not in known]
             for name in dict.fromkeys(v.name for v in used):
-                yield f"{name} is used before its definition in {_Site(stmt, ()).place}"
+                yield f"{name} is used before its definition in {Site(stmt, ()).place}"
             known |= set(used)  # once is enough
             if isinstance(stmt, tirx.Bind):
                 known.add(stmt.var)
@@ -183,7 +108,7 @@ def _symbols(buffer: Any) -> set[Any]:
 def _defined_inside(stmt: Any) -> set[Any]:
     if isinstance(stmt, tirx.For):
         return {stmt.loop_var}
-    return {stmt.node.var} if _is_launch(stmt) else set()
+    return {stmt.node.var} if is_launch(stmt) else set()
 
 
 def _own_expressions(stmt: Any) -> list[Any]:
@@ -205,7 +130,7 @@ def _own_expressions(stmt: Any) -> list[Any]:
             return []
 
 
-def _spans(p: _Program) -> Iterator[str]:
+def _spans(p: Program) -> Iterator[str]:
     """Every statement knows the user's line."""
     missing = [s for s in p.sites if s.stmt.span is None]
     if missing:
@@ -213,17 +138,17 @@ def _spans(p: _Program) -> Iterator[str]:
         yield f"{len(missing)} statements have no span ({', '.join(kinds)})"
 
 
-def _launch_form(p: _Program) -> Iterator[str]:
+def _launch_form(p: Program) -> Iterator[str]:
     """blockIdx axes stand outside of threadIdx axes; nothing is allocated on chip outside of a launch."""
     for s in p.sites:
-        if _axis(s.stmt).startswith("blockIdx") and s.inside(lambda x: _axis(x).startswith("threadIdx")):
-            yield f"{_axis(s.stmt)} inside of a threadIdx axis"
+        if axis_of(s.stmt).startswith("blockIdx") and s.inside(lambda x: axis_of(x).startswith("threadIdx")):
+            yield f"{axis_of(s.stmt)} inside of a threadIdx axis"
         on_chip = isinstance(s.stmt, tirx.AllocBuffer) and s.stmt.buffer.ty.storage_scope != attrs.GLOBAL
-        if on_chip and not s.inside(_is_launch):
+        if on_chip and not s.inside(is_launch):
             yield f"{s.stmt.buffer.name} is allocated on chip outside of a launch"
 
 
-def _device_ops_known(p: _Program) -> Iterator[str]:
+def _device_ops_known(p: Program) -> Iterator[str]:
     """A call of ours is a row of a table."""
     for call in walk.collect(p.func.body, ir.Call):
         name = getattr(call.op, "name", "")
@@ -238,7 +163,7 @@ def _device_ops_known(p: _Program) -> Iterator[str]:
 _TILE_SCOPES = frozenset({attrs.GLOBAL, attrs.BARRIER_SCOPE}) | attrs.SHARED_SCOPES | attrs.REGISTER_SCOPES
 
 
-def _tile_scopes(p: _Program) -> Iterator[str]:
+def _tile_scopes(p: Program) -> Iterator[str]:
     """Scopes that some pass knows."""
     for b in p.declared:
         if b.ty.storage_scope not in _TILE_SCOPES:
@@ -247,17 +172,17 @@ def _tile_scopes(p: _Program) -> Iterator[str]:
             yield f"the variable {b.name} has not one element"
 
 
-def _tile_ops_known(p: _Program) -> Iterator[str]:
+def _tile_ops_known(p: Program) -> Iterator[str]:
     """Names, operand counts, operand kinds and attributes are those of the table."""
     for s in p.sites:
-        name = _tile_op_name(s.stmt)
+        name = tile_op_name(s.stmt)
         if name is None:
             continue
         if name not in TILE_OPS:
             yield f"unknown tile op {name}"
             continue
         row, call = TILE_OPS[name], s.stmt.value
-        if not _complete(s.stmt):
+        if not is_complete(s.stmt):
             yield f"{name} has {len(call.args)} operands, not {len(row.operands)}"
             continue
         for (operand, access), arg in zip(row.operands.items(), call.args, strict=True):
@@ -268,42 +193,42 @@ def _tile_ops_known(p: _Program) -> Iterator[str]:
             yield f"{name} has unknown attributes {sorted(unknown)}"
 
 
-def _parallel_form(p: _Program) -> Iterator[str]:
+def _parallel_form(p: Program) -> Iterator[str]:
     """T.Parallel: an annotated nest of scalar code."""
     covered: set[int] = set()
     for s in p.sites:
-        if _is_parallel(s.stmt):
+        if is_parallel(s.stmt):
             if id(s.stmt) in covered:
                 continue
             count = const_int((s.stmt.annotations or {}).get(attrs.PARALLEL))
-            if s.inside(_is_parallel):
+            if s.inside(is_parallel):
                 yield f"T.Parallel inside of T.Parallel: {s.place}"
             elif count is None:
                 yield f"a parallel loop lacks {attrs.PARALLEL}: {s.place}"
             at = s.stmt
             for _ in range((count or 1) - 1):
                 at = at.body
-                if not _is_parallel(at):
+                if not is_parallel(at):
                     yield f"a nest of {count} parallel loops has fewer: {s.place}"
                     break
             covered |= _nest_ids(p, s.stmt, count or 1)
-        elif _tile_op_name(s.stmt) is not None and s.inside(_is_parallel):
-            yield f"tile op {_tile_op_name(s.stmt)} inside of T.Parallel: {s.place}"
+        elif tile_op_name(s.stmt) is not None and s.inside(is_parallel):
+            yield f"tile op {tile_op_name(s.stmt)} inside of T.Parallel: {s.place}"
 
 
-def _nest_ids(p: _Program, outer: Any, count: int) -> set[int]:
+def _nest_ids(p: Program, outer: Any, count: int) -> set[int]:
     """Identities of the inner loops of a nest, as the sites know them."""
-    inside = [s for s in p.sites if _is_parallel(s.stmt) and any(x is outer for x in s.parents)]
-    return {id(s.stmt) for s in inside if sum(_is_parallel(x) for x in s.parents) < count}
+    inside = [s for s in p.sites if is_parallel(s.stmt) and any(x is outer for x in s.parents)]
+    return {id(s.stmt) for s in inside if sum(is_parallel(x) for x in s.parents) < count}
 
 
-def _copy_operands(p: _Program) -> Iterator[str]:
+def _copy_operands(p: Program) -> Iterator[str]:
     for s, op in p.tile_ops:
         if op.name in ("copy", "cumulate") and _misfit(_squeezed(op["src"]), _squeezed(op["dst"])):
             yield f"{op.name} from {_extents(op['src'])} to {_extents(op['dst'])}: {s.place}"
 
 
-def _gemm_operands(p: _Program) -> Iterator[str]:
+def _gemm_operands(p: Program) -> Iterator[str]:
     for s, op in p.tile_ops:
         if op.name != "gemm":
             continue
@@ -324,7 +249,7 @@ def _gemm_operands(p: _Program) -> Iterator[str]:
 _KINDS = ("sum", "max", "min", "abssum", "absmax", "bitand", "bitor", "bitxor")
 
 
-def _reduce_operands(p: _Program) -> Iterator[str]:
+def _reduce_operands(p: Program) -> Iterator[str]:
     for s, op in p.tile_ops:
         if op.name not in ("reduce", "cumulate"):
             continue
@@ -342,7 +267,7 @@ def _reduce_operands(p: _Program) -> Iterator[str]:
 _FACTS = {"copy": ("via",), "gemm": ("inst",)}
 
 
-def _nothing_planned(p: _Program) -> Iterator[str]:
+def _nothing_planned(p: Program) -> Iterator[str]:
     """The front end leaves the choice of instructions and layouts to passes."""
     for s, op in p.tile_ops:
         for fact in _FACTS.get(op.name, ()):
@@ -353,7 +278,7 @@ def _nothing_planned(p: _Program) -> Iterator[str]:
             yield f"a layout is chosen already: {s.place}"
 
 
-def _pipelined_form(p: _Program) -> Iterator[str]:
+def _pipelined_form(p: Program) -> Iterator[str]:
     for s in p.sites:
         stages = (getattr(s.stmt, "annotations", None) or {}).get(attrs.NUM_STAGES)
         if stages is None:
@@ -362,14 +287,14 @@ def _pipelined_form(p: _Program) -> Iterator[str]:
             yield f"a pipelined loop is not serial: {s.place}"
         if const_int(stages) is None or int(stages) < 0:
             yield f"num_stages={stages}: {s.place}"
-        if s.inside(_is_parallel):
+        if s.inside(is_parallel):
             yield f"a pipelined loop inside of T.Parallel: {s.place}"
 
 
 # Rules from level 2 on.
 
 
-def _planned(p: _Program) -> Iterator[str]:
+def _planned(p: Program) -> Iterator[str]:
     """Every tile op has its instruction; elementwise ones are loops."""
     for s, op in p.tile_ops:
         for fact in _FACTS.get(op.name, ()):
@@ -379,7 +304,7 @@ def _planned(p: _Program) -> Iterator[str]:
             yield f"an elementwise {op.name} is no T.Parallel nest: {s.place}"
 
 
-def _laid_out(p: _Program) -> Iterator[str]:
+def _laid_out(p: Program) -> Iterator[str]:
     """Fragments, shared tiles and T.Parallel nests carry a layout of their shape."""
     for s in p.sites:
         notes = getattr(s.stmt, "annotations", None) or {}
@@ -388,7 +313,7 @@ def _laid_out(p: _Program) -> Iterator[str]:
             if buffer.ty.storage_scope not in attrs.SHARED_SCOPES | {attrs.FRAGMENT}:
                 continue
             name, shape = buffer.name, [const_int(e) for e in buffer.ty.shape]
-        elif _is_parallel(s.stmt) and attrs.PARALLEL in notes:
+        elif is_parallel(s.stmt) and attrs.PARALLEL in notes:
             name, shape, at = "T.Parallel nest", [], s.stmt
             for _ in range(int(notes[attrs.PARALLEL])):
                 shape.append(const_int(at.extent))
@@ -408,7 +333,7 @@ def _laid_out(p: _Program) -> Iterator[str]:
 _DEVICE_SCOPES = frozenset({attrs.GLOBAL, attrs.SHARED_DYN, attrs.LOCAL})
 
 
-def _device_scopes(p: _Program) -> Iterator[str]:
+def _device_scopes(p: Program) -> Iterator[str]:
     """Code generation takes an unknown scope for a local array, so none may be left."""
     arenas = []
     for s in p.sites:
@@ -427,11 +352,11 @@ def _device_scopes(p: _Program) -> Iterator[str]:
             yield f"the shared arena {arena.name} is not a flat uint8 array"
 
 
-def _no_tile_code(p: _Program) -> Iterator[str]:
+def _no_tile_code(p: Program) -> Iterator[str]:
     for s in p.sites:
-        if _tile_op_name(s.stmt) is not None:
-            yield f"tile op {_tile_op_name(s.stmt)} is left"
-        if _is_parallel(s.stmt):
+        if tile_op_name(s.stmt) is not None:
+            yield f"tile op {tile_op_name(s.stmt)} is left"
+        if is_parallel(s.stmt):
             yield f"a parallel loop is left: {s.place}"
 
 

@@ -65,7 +65,8 @@ def loop(
     lo: Any, hi: Any, body: Callable[[Any], Any], kind: tirx.ForKind = tirx.ForKind.SERIAL, name: str = "i"
 ) -> Any:
     """`for v in [lo, hi): body(v)`."""
-    if const_int(lo) is not None and const_int(hi) is not None and const_int(hi) - const_int(lo) == 1:
+    first, end = const_int(lo), const_int(hi)
+    if first is not None and end is not None and end - first == 1:
         return body(lo)
     v = tirx.Var(name, "int32")
     return tirx.For(v, lo, hi - lo, kind, body(v))

@@ -160,7 +160,7 @@ class _Block:
         return walk.transform(expr, {walk.LOAD: self._load, ir.Call: self._call})
 
     def _load(self, load: Any, descend: Any) -> Any:
-        bounds = self.out_of_bounds(load.source, list(load.indices))
+        bounds = self.in_bounds(load.source, list(load.indices))
         value = self._element(load, descend)
         if bounds is None:
             return value
@@ -175,23 +175,24 @@ class _Block:
             if getattr(call.op, "name", "") in ("tirx.call_extern", "tirx.call_pure_extern"):
                 raise CpuUnsupported(what=f"the CUDA function {call.args[0].value}")
             return descend(call)
-        target = op.operands.get("p")
+        elements = []  # that the op has pointers to
         operands: dict[str, Any] = {}
         for name, value in op.operands.items():
             if isinstance(value, ir.Call) and getattr(value.op, "name", "") == "tirx.address_of":
+                elements.append(value.args[0])
                 operands[name] = tirx.address_of(self._element(value.args[0], descend))
             else:
                 operands[name] = descend(value)
         lowered = lower_device_op(replace(op, operands=operands))
-        if lowered is None or not isinstance(target, ir.Call):
-            return tirx.const(0, "int32") if lowered is None else lowered
-        element = target.args[0]
-        bounds = self.out_of_bounds(element.source, list(element.indices))
-        if bounds is None:
-            return lowered
-        return tirx.if_then_else(descend(bounds), lowered, tirx.const(0, dtype_of(element.source)))
+        if lowered is None:
+            return tirx.const(0, "int32")
+        for element in elements:
+            bounds = self.in_bounds(element.source, list(element.indices))
+            if bounds is not None:
+                lowered = tirx.if_then_else(descend(bounds), lowered, tirx.const(0, dtype_of(element.source)))
+        return lowered
 
-    def out_of_bounds(self, buffer: Any, indices: list[Any]) -> Any | None:
+    def in_bounds(self, buffer: Any, indices: list[Any]) -> Any | None:
         """The condition under which an access is in bounds, None when that is proved."""
         prove = self.analyzer.can_prove
         checks = []
@@ -226,7 +227,7 @@ class _Block:
 
     def _store(self, stmt: Any) -> Any:
         indices = [self.expr(i) for i in stmt.indices]
-        bounds = self.out_of_bounds(stmt.buffer, list(stmt.indices))
+        bounds = self.in_bounds(stmt.buffer, list(stmt.indices))
         store = tirx.BufferStore(stmt.buffer, self.expr(stmt.value), _wide(stmt.buffer, indices))
         return store if bounds is None else tirx.IfThenElse(self.expr(bounds), store, None)
 
