@@ -201,7 +201,16 @@ def test_what_only_a_gpu_has_is_refused_at_its_line():
         with T.Kernel(4, threads=32) as b:
             O[b] = T.cast(b, "int4")
 
-    for func, text in ((grid, "grid_sync"), (extern, "my_function"), (small, "int4")):
+    @T.prim_func
+    def leave(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx > 3:
+                if A[tx] > 0:
+                    T.thread_return()
+            O[tx] = 1
+
+    for func, text in ((grid, "grid_sync"), (extern, "my_function"), (small, "int4"), (leave, "thread_return")):
         with pytest.raises(CpuUnsupported, match=text):
             build_cpu(func)
 

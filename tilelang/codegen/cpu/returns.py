@@ -19,26 +19,34 @@ __all__ = ["unfold_returns"]
 
 
 def unfold_returns(stmts: list[Any]) -> list[Any]:
-    """The statements of a kernel without thread_return. Raises CpuUnsupported for one in a loop."""
+    """The statements of a kernel without thread_return. Raises CpuUnsupported for one in a loop, or in a branch that does
+    not always end with it."""
     for at, stmt in enumerate(stmts):
-        if not walk.collect(stmt, ir.Call, _is_return):
-            continue
-        rest = stmts[at + 1 :]
-        with blame(stmt):
-            return [*stmts[:at], *_replaced(stmt, rest)]
+        if _returns(stmt):
+            with blame(stmt):
+                return [*stmts[:at], *_unfolded(stmt, stmts[at + 1 :])]
     return stmts
 
 
-def _is_return(call: Any) -> bool:
-    return getattr(call.op, "name", "") == "tirx.thread_return"
+def _returns(node: Any) -> bool:
+    """Does a return happen somewhere inside."""
+    return bool(walk.collect(node, ir.Call, lambda c: getattr(c.op, "name", "") == "tirx.thread_return"))
 
 
-def _replaced(stmt: Any, rest: list[Any]) -> list[Any]:
+def _unfolded(stmt: Any, rest: list[Any]) -> list[Any]:
     """`stmt`, in which a return happens, and what follows it."""
     if isinstance(stmt, tirx.Evaluate):
         return []
     if not isinstance(stmt, tirx.IfThenElse):
         raise CpuUnsupported(what="T.thread_return inside of a loop")
-    then, orelse = as_list(stmt.then_case), as_list(stmt.else_case)
-    then, orelse = unfold_returns([*then, *rest]), unfold_returns([*orelse, *rest])
+    then, orelse = (_branch(as_list(case), rest) for case in (stmt.then_case, stmt.else_case))
     return [tirx.IfThenElse(stmt.condition, as_stmt(then), as_stmt(orelse) if orelse else None, span=stmt.span)]
+
+
+def _branch(stmts: list[Any], rest: list[Any]) -> list[Any]:
+    """A branch that returns ends there; the other one goes on. `rest` has definitions, so it goes to one branch only."""
+    if not any(_returns(s) for s in stmts):
+        return [*stmts, *rest]
+    if not isinstance(stmts[-1], tirx.Evaluate) or any(_returns(s) for s in stmts[:-1]):
+        raise CpuUnsupported(what="T.thread_return in a branch that does not always end with it")
+    return stmts[:-1]
