@@ -206,6 +206,7 @@ def test_what_only_a_gpu_has_is_refused_at_its_line():
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
             if tx > 3:
+                O[tx] = 0
                 if A[tx] > 0:
                     T.thread_return()
             O[tx] = 1

@@ -19,12 +19,13 @@ __all__ = ["unfold_returns"]
 
 
 def unfold_returns(stmts: list[Any]) -> list[Any]:
-    """The statements of a kernel without thread_return. Raises CpuUnsupported for one in a loop, or in a branch that does
-    not always end with it."""
+    """The statements of a kernel without thread_return.
+
+    Raises CpuUnsupported for one in a loop, or in a branch that does not always end with it."""
     for at, stmt in enumerate(stmts):
         if _returns(stmt):
             with blame(stmt):
-                return [*stmts[:at], *_unfolded(stmt, stmts[at + 1 :])]
+                return [*stmts[:at], *_unfolded(stmt, unfold_returns(stmts[at + 1 :]))]
     return stmts
 
 
@@ -44,7 +45,7 @@ def _unfolded(stmt: Any, rest: list[Any]) -> list[Any]:
 
 
 def _branch(stmts: list[Any], rest: list[Any]) -> list[Any]:
-    """A branch that returns ends there; the other one goes on. `rest` has definitions, so it goes to one branch only."""
+    """A branch that returns ends there, the other one goes on. `rest` has definitions, so only one of them gets it."""
     if not any(_returns(s) for s in stmts):
         return [*stmts, *rest]
     if not isinstance(stmts[-1], tirx.Evaluate) or any(_returns(s) for s in stmts[:-1]):
