@@ -21,7 +21,11 @@ def _alloc(function: str, default: str, shape: Any, dtype: Any, scope: str) -> A
     builder = Builder.current(function)
     if builder.launch is None:
         raise errors.NoKernel(name=function)
-    return builder.alloc(builder.hint(default), as_shape(shape), str(as_dtype(dtype)), scope)
+    extents = as_shape(shape)
+    for extent in extents:
+        if not isinstance(extent, int) or extent < 1:
+            raise errors.OnChipShape(function=function, extent=extent, arg="shape")
+    return builder.alloc(builder.hint(default), extents, str(as_dtype(dtype)), scope)
 
 
 def alloc_shared(shape: Any, dtype: Any, scope: str = attrs.SHARED_DYN) -> Any:

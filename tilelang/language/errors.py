@@ -9,6 +9,7 @@ __all__ = [
     "AtomicDtype",
     "AtomicScope",
     "BadChoice",
+    "BadLayout",
     "BadPositive",
     "DuplicateInit",
     "EagerOnly",
@@ -25,6 +26,8 @@ __all__ = [
     "NoKernel",
     "NotAReducer",
     "NotSupported",
+    "OnChipShape",
+    "OperandScope",
     "ReduceDim",
     "ReduceShape",
     "StrideRank",
@@ -138,7 +141,7 @@ class NegativeStage(UserError, ValueError):
     """num_stages below zero."""
 
     code = "TL1013"
-    message = "num_stages must be 0 or more, not {value}"
+    message = "num_stages must be an integer of 0 or more, known while tracing, not {value}"
     help = "0 is a plain loop, 2 to 4 keep that many copies in flight"
 
 
@@ -254,3 +257,27 @@ class UnknownName(UserError, AttributeError):
     code = "TL1027"
     message = "the language has no T.{name}"
     help = "{instead}"
+
+
+class BadLayout(UserError, ValueError):
+    """A layout that does not give every element its own place."""
+
+    code = "TL1028"
+    message = "the layout of {name} does not fit: {why}"
+    help = "a layout maps every index of the buffer to a place of its own"
+
+
+class OperandScope(UserError, ValueError):
+    """An operand in global memory of an op that works on the chip."""
+
+    code = "TL1029"
+    message = "T.{op} operand {operand} ({name}) is in {scope} memory, but must be a fragment or in shared memory"
+    help = "copy the tile first: tile = T.alloc_fragment(shape, dtype); T.copy({name}[...], tile)"
+
+
+class OnChipShape(UserError, ValueError):
+    """An on-chip buffer whose size is not known while tracing."""
+
+    code = "TL1030"
+    message = "T.{function} needs positive extents that are known while tracing, not {extent}"
+    help = "use a tile size of the factory around the kernel, and loop over the tiles"

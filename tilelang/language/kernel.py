@@ -119,9 +119,16 @@ def current_launch(name: str) -> LaunchInfo:
     return launch
 
 
+def _axis(function: str, axes: list[Any], dim: int) -> Any:
+    if not 0 <= dim < len(axes):
+        choices = ", ".join(str(d) for d in range(len(axes)))
+        raise errors.BadChoice(what=f"dim of T.{function}", value=dim, choices=choices, arg="dim")
+    return axes[dim]
+
+
 def get_thread_binding(dim: int = 0) -> Any:
     """The index of this thread along `dim` (0 is x)."""
-    return current_launch("get_thread_binding").threads[dim]
+    return _axis("get_thread_binding", current_launch("get_thread_binding").threads, dim)
 
 
 def get_thread_bindings() -> list[Any]:
@@ -131,7 +138,7 @@ def get_thread_bindings() -> list[Any]:
 
 def get_thread_extent(dim: int = 0) -> Any:
     """The number of threads of the block along `dim`."""
-    return current_launch("get_thread_extent").block[dim]
+    return _axis("get_thread_extent", current_launch("get_thread_extent").block, dim)
 
 
 def get_thread_extents() -> list[Any]:
@@ -141,7 +148,7 @@ def get_thread_extents() -> list[Any]:
 
 def get_block_binding(dim: int = 0) -> Any:
     """The index of this block along `dim` (0 is x)."""
-    return current_launch("get_block_binding").blocks[dim]
+    return _axis("get_block_binding", current_launch("get_block_binding").blocks, dim)
 
 
 def get_block_bindings() -> list[Any]:
@@ -151,7 +158,7 @@ def get_block_bindings() -> list[Any]:
 
 def get_block_extent(dim: int = 0) -> Any:
     """The number of blocks of the grid along `dim`."""
-    return current_launch("get_block_extent").grid[dim]
+    return _axis("get_block_extent", current_launch("get_block_extent").grid, dim)
 
 
 def get_block_extents() -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilelang.ir import attrs
 from tilelang.language import errors
-from tilelang.layout import Layout
+from tilelang.layout import Layout, is_fragment
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.regions import whole_region
 from tilelang.tir_builder.values import describe, is_buffer, shape_of
@@ -28,10 +28,19 @@ def annotate_layout(layouts: Mapping[Any, Any]) -> None:
             raise errors.LayoutKind(name=describe(buffer), scope="no", what=describe(layout))
         scope = buffer.ty.storage_scope
         if callable(layout) and not hasattr(layout, "dumps"):
-            layout = Layout(shape_of(buffer), layout)
-        if not hasattr(layout, "dumps") or scope not in attrs.SHARED_SCOPES | {attrs.FRAGMENT}:
+            try:
+                layout = Layout(shape_of(buffer), layout)
+            except ValueError as e:
+                raise errors.BadLayout(name=buffer.name, why=e) from e
+        wanted = scope == attrs.FRAGMENT
+        if scope not in attrs.SHARED_SCOPES | {attrs.FRAGMENT} or is_fragment(layout) != wanted:
+            what = "a register layout" if is_fragment(layout) else "a shared-memory layout"
+            raise errors.LayoutKind(name=buffer.name, scope=scope, what=what if hasattr(layout, "dumps") else layout)
+        if not hasattr(layout, "dumps"):
             raise errors.LayoutKind(name=buffer.name, scope=scope, what=describe(layout))
         pinned: Any = layout
+        if tuple(pinned.shape) != shape_of(buffer):
+            raise errors.BadLayout(name=buffer.name, why=f"it has shape {pinned.shape}, the buffer {shape_of(buffer)}")
         builder.tile_op("annotate_layout", {"buffer": whole_region(buffer)}, {"layout": pinned.dumps()})
 
 

@@ -10,7 +10,7 @@ from tilelang.ir import attrs
 from tilelang.language import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.loops import Axis, LoopSpec
-from tilelang.tir_builder.values import fold, python_value, static_int
+from tilelang.tir_builder.values import fold, is_scalar, python_value, static_int
 
 __all__ = ["Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "grid", "serial", "unroll", "vectorized"]
 
@@ -53,7 +53,8 @@ def Pipelined(
     `num_stages=0` is a plain loop. `order` and `stage` pin the schedule of the statements; both or neither.
     """
     Builder.current("Pipelined")
-    if isinstance(num_stages, bool) or int(num_stages) < 0:
+    known = static_int(num_stages)
+    if known is None or known < 0:
         raise errors.NegativeStage(value=num_stages, arg="num_stages")
     if (order is None) != (stage is None):
         raise errors.LoopOptions(
@@ -77,7 +78,7 @@ def _axis(start: Any, stop: Any, step: Any = None) -> Axis:
     step = 1 if step is None else step
     if static_int(step) == 0:
         raise errors.StrideStep(arg="step")
-    if static_int(step) is None:
+    if is_scalar(step):
         warnings.warn("the step of this loop is known on the device only; it must be positive", stacklevel=3)
     return Axis(start, stop, step)
 

@@ -238,7 +238,10 @@ def reinterpret(x: Any, dtype: Any, *more: Any) -> Any:
 
 def infinity(dtype: Any = "float32") -> Any:
     """Positive infinity of a floating-point type."""
-    return tirx.const(float("inf"), str(as_dtype(dtype)))
+    kind = as_dtype(dtype)
+    if "float" not in kind:
+        raise errors.BadChoice(what="dtype", value=str(kind), choices="the floating-point types", arg="dtype")
+    return tirx.const(float("inf"), str(kind))
 
 
 def max_value(dtype: Any) -> Any:

@@ -198,6 +198,14 @@ def gemm(
     builder.tile_op("gemm", {"a": a, "b": b, "c": c, "clear": wipe}, options)
 
 
+def _check_scopes(op: str, **operands: Any) -> None:
+    """Operands of reductions and scans are on the chip."""
+    for operand, region in operands.items():
+        scope = region.source.ty.storage_scope
+        if scope == attrs.GLOBAL:
+            raise errors.OperandScope(op=op, operand=operand, name=region.source.name, scope=scope, arg=operand)
+
+
 def reduce(buffer: Any, out: Any, kind: str, dim: int = -1, clear: bool = True, nan_propagate: bool = False) -> None:
     """Fold a tile over one dimension with "sum", "max", "min", "abssum", "absmax", "bitand", "bitor" or "bitxor".
 
@@ -206,6 +214,7 @@ def reduce(buffer: Any, out: Any, kind: str, dim: int = -1, clear: bool = True, 
     builder = Builder.current("reduce")
     op = f"reduce_{kind}"
     src, dst = tile_region(buffer, op, "buffer"), tile_region(out, op, "out")
+    _check_scopes(op, buffer=src, out=dst)
     shape = extents_of(src)
     rank = len(shape)
     if not -rank <= dim < rank:
@@ -282,6 +291,7 @@ def _cumulate(src: Any, dst: Any, dim: int, reverse: bool, kind: str) -> None:
     op = f"cum{kind}"
     dst = src if dst is None else dst
     a, b = tile_region(src, op, "src"), tile_region(dst, op, "dst")
+    _check_scopes(op, src=a, dst=b)
     shape = extents_of(a)
     rank = len(shape)
     if not -rank <= dim < rank:

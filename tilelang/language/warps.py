@@ -40,6 +40,7 @@ __all__ = [
 
 _FULL_MASK = 0xFFFFFFFF
 _WARP = 32  # threads, CUDA C++ programming guide, "SIMT architecture"
+_WIDTHS = (1, 2, 4, 8, 16, 32)
 _WARP_GROUP = 128  # threads, PTX ISA, "wgmma: warpgroup"
 
 
@@ -52,6 +53,8 @@ def _shuffle(op: str, x: Any, lane: Any, width: int, mask: Any) -> Any:
     Builder.current(op)
     _whole_warp(mask)
     value = as_expr(x)
+    if width not in _WIDTHS:
+        raise errors.BadChoice(what="width", value=width, choices=", ".join(map(str, _WIDTHS)), arg="width")
     return device_op(op, value, as_expr(lane, "int32"), dtype=dtype_of(value), width=int(width))
 
 

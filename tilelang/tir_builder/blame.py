@@ -14,12 +14,15 @@ import sys
 import types
 from typing import Any
 
+from tvm import ir
+
 from tilelang.support.diagnostics import Note, SourceSpan
 from tilelang.support.errors import UserError
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.compiled import source_of_code
 from tilelang.tir_builder.source import SourceFunction
+from tilelang.tir_builder.values import describe
 
 __all__ = ["blame"]
 
@@ -152,6 +155,8 @@ def _wrapped(exc: Exception) -> UserError | None:
     if isinstance(exc, ValueError) and "and / or / not" in text:
         return errors.NoTruthValue()
     ours = last is not None and last.f_globals.get("__name__", "").startswith("tilelang.")
+    if direct and isinstance(exc, AttributeError) and isinstance(exc.obj, ir.Expr):
+        return errors.NoAttribute(what=describe(exc.obj), name=exc.name)
     if direct and isinstance(exc, TypeError) and re.match(r"[\w.<>]+\(\) (missing|takes|got)", text):
         return errors.BadCall(why=text)
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):

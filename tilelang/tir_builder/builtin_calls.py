@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.tir_builder import errors
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
 from tilelang.tir_builder.loops import Axis, LoopSpec
 from tilelang.tir_builder.values import (
@@ -17,6 +18,7 @@ from tilelang.tir_builder.values import (
     as_expr,
     as_expr_like,
     binary,
+    describe,
     fold,
     is_buffer,
     python_value,
@@ -38,6 +40,8 @@ def _extremum(node: Callable[[Any, Any], Any], python: Callable[..., Any], args:
 
 
 def _is_list(value: Any) -> bool:
+    if is_buffer(value) or isinstance(value, ir.TensorRegion):
+        raise errors.NotIterable(what=describe(value))
     return isinstance(value, list | tuple)
 
 
@@ -103,6 +107,7 @@ BUILTIN_CALLS: dict[Any, Callable[..., Any]] = {
     builtins.float: _convert("float32", builtins.float),
     builtins.bool: _convert("bool", builtins.bool),
     builtins.len: _length,
+    builtins.divmod: lambda a, b: (binary("//", a, b), binary("%", a, b)),
     builtins.pow: _power,
     builtins.round: _rounded,
 }

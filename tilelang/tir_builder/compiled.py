@@ -13,7 +13,7 @@ from typing import Any
 from tilelang.tir_builder.rewrite import rewrite
 from tilelang.tir_builder.source import SourceFunction, source_of
 
-__all__ = ["bound", "compiled", "source_of_code"]
+__all__ = ["bound", "compile_source", "compiled", "source_of_code"]
 
 _FUTURE_FLAGS = functools.reduce(
     lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0
@@ -43,7 +43,11 @@ def compiled(fn: Callable[..., Any]) -> tuple[types.CodeType, SourceFunction]:
 
 def _compile(fn: Callable[..., Any]) -> tuple[types.CodeType, SourceFunction]:
     source = source_of(fn)
-    definition = rewrite(source)
+    return compile_source(fn, source, rewrite(source)), source
+
+
+def compile_source(fn: Callable[..., Any], source: SourceFunction, definition: ast.FunctionDef) -> types.CodeType:
+    """The code of a rewritten definition of `fn`."""
     # Free variables must be free in the new code too: they are the parameters of a function around it.
     factory = ast.FunctionDef(
         name=_FACTORY,
@@ -63,7 +67,7 @@ def _compile(fn: Callable[..., Any]) -> tuple[types.CodeType, SourceFunction]:
     code = next(c for c in outer.co_consts if isinstance(c, types.CodeType) and c.co_name == definition.name)
     for inner in (code, *_nested(code)):
         _sources[inner, inner.co_filename] = source
-    return code, source
+    return code
 
 
 def bound(fn: Callable[..., Any], code: types.CodeType) -> Callable[..., Any]:

@@ -120,4 +120,8 @@ def cast_to(value: Any, dtype: str) -> Any:
         return value if str(value.ty.dtype) == name else value.astype(name)
     if hasattr(value, "item"):  # numpy scalar
         return cast_to(value.item(), name)
+    if isinstance(value, ir.Expr) and hasattr(value.ty, "shape"):
+        raise errors.BufferAsValue(what=f"buffer {getattr(value, 'name', '')}", shape=tuple(value.ty.shape))
+    if isinstance(value, ir.TensorRegion):
+        raise errors.BufferAsValue(what=str(value), shape=tuple(r.extent for r in value.region))
     raise errors.BadOperation(why=f"cannot convert {type(value).__name__} to {name}")

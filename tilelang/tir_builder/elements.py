@@ -14,7 +14,16 @@ from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.contributions import Contribution, Reducer
 from tilelang.tir_builder.dtypes import DType, as_dtype
 from tilelang.tir_builder.regions import index_buffer, is_tile, pair_regions, tile_region
-from tilelang.tir_builder.values import as_expr, describe, fold, is_buffer, is_scalar, python_value, shape_of
+from tilelang.tir_builder.values import (
+    as_expr,
+    describe,
+    fold,
+    is_buffer,
+    is_scalar,
+    python_value,
+    shape_of,
+    static_int,
+)
 
 __all__ = ["read_attribute", "read_element", "store_element"]
 
@@ -58,11 +67,19 @@ def read_element(builder: Builder, owner: Any, index: Any) -> Any:
         if isinstance(element, ir.TensorLoad):
             builder.check_index(owner, list(element.indices))
         return element
-    if is_variable(owner) and python_value(index) == 0:
+    if is_variable(owner):
+        _check_variable_index(owner, index)
         return owner
     if isinstance(owner, ir.Expr):
         raise errors.NotIndexable(what=describe(owner))
     return owner[_plain_index(index)]
+
+
+def _check_variable_index(variable: Any, index: Any) -> None:
+    """A variable has one element, which may be written `v[0]`."""
+    items = index if isinstance(index, tuple | list) else (index,)
+    if len(items) != 1 or static_int(python_value(fold(items[0]))) != 0:
+        raise errors.NotIndexable(what=f"variable {variable.source.name}")
 
 
 def _plain_index(index: Any) -> Any:
@@ -75,6 +92,7 @@ def _plain_index(index: Any) -> Any:
 def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
     """`owner[index] = value`. A slice takes a scalar (fill) or a tile (copy)."""
     if is_variable(owner):
+        _check_variable_index(owner, index)
         owner, index = owner.source, list(owner.indices)
     if not is_buffer(owner):
         if isinstance(owner, ir.Expr):

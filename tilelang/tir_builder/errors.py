@@ -30,10 +30,13 @@ __all__ = [
     "LocalIndexedByParallel",
     "LoopCarriedName",
     "LoopControl",
+    "LoopExtent",
+    "LoopInPython",
     "MacroInExpression",
     "MissingAnnotation",
     "MissingReturn",
     "NestedParallel",
+    "NoAttribute",
     "NoTruthValue",
     "NotAParameter",
     "NotATile",
@@ -54,6 +57,7 @@ __all__ = [
     "SteppedSlice",
     "StoreOfWrongKind",
     "TileOpInParallel",
+    "UnboundSymbol",
     "UndefinedName",
     "UnknownDtype",
     "UnsupportedSyntax",
@@ -465,3 +469,35 @@ class ContainerStore(UserError, RuntimeError):
     code = "TL2051"
     message = "a Python {kind} cannot be changed in a device loop or branch: the change happens once, while tracing"
     help = "use T.alloc_local((n,), dtype) or T.alloc_var(dtype)"
+
+
+class LoopExtent(UserError, TypeError):
+    """A loop bound that is no integer."""
+
+    code = "TL2052"
+    message = "a loop bound must be an integer, not {what}"
+    help = "cast it: T.int32(...), or use // in place of /"
+
+
+class NoAttribute(UserError, AttributeError):
+    """An attribute that expressions and buffers do not have."""
+
+    code = "TL2053"
+    message = "{what} has no attribute {name}"
+    help = "buffers have .shape, .dtype and .strides, expressions .dtype and .astype(dtype)"
+
+
+class LoopInPython(UserError, TypeError):
+    """A device loop in a function that is not traced."""
+
+    code = "TL2054"
+    message = "a loop of the language in a plain Python function"
+    help = "decorate the function with @T.macro; a plain helper may loop over range(...), which unrolls"
+
+
+class UnboundSymbol(UserError, NameError):
+    """A symbol that no argument gives a value."""
+
+    code = "TL2055"
+    message = "symbol {name} has no value: it is in no shape of a tensor parameter, and no parameter itself"
+    help = "use it in the shape of a tensor parameter, or make it a parameter: {name}: T.int32"

@@ -12,7 +12,7 @@ from tvm import ir, tirx
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder, Frame
 from tilelang.tir_builder.dtypes import dtype_of
-from tilelang.tir_builder.values import as_expr, simplify, static_int
+from tilelang.tir_builder.values import as_expr, describe, is_integer, simplify, static_int
 
 __all__ = ["Axis", "LoopSpec", "OpenLoop"]
 
@@ -40,7 +40,7 @@ class LoopSpec:
 
     def __iter__(self) -> Iterator[Any]:
         """Traced loops never come here; for type checkers, and for loops outside of a kernel."""
-        raise TypeError(f"a {self.kind} loop runs only inside a T.prim_func, a T.macro or an eager kernel")
+        raise errors.LoopInPython()
 
 
 _KINDS = {
@@ -66,6 +66,9 @@ class OpenLoop:
         values = []
         shifted = []
         for axis, name in zip(spec.axes, names, strict=True):
+            for bound in (axis.start, axis.stop, axis.step):
+                if not is_integer(bound):
+                    raise errors.LoopExtent(what=describe(bound))
             step = static_int(axis.step)
             if step == 1:
                 start, extent = axis.start, simplify(axis.stop - axis.start)

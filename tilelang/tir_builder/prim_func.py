@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.ir import attrs
@@ -24,7 +25,7 @@ from tilelang.tir_builder.dtypes import DType, as_dtype
 from tilelang.tir_builder.source import Place, SourceFunction
 from tilelang.tir_builder.specs import TensorSpec
 from tilelang.tir_builder.tracer import Tracer
-from tilelang.tir_builder.values import describe
+from tilelang.tir_builder.values import describe, is_buffer
 
 __all__ = ["evaluate_annotations", "finish", "make_param", "run_traced", "trace_prim_func"]
 
@@ -131,6 +132,7 @@ def finish(
         if not any(output is v for v in returned):
             raise errors.MissingReturn(name=output.name, span=place.span if place else None)
     frame = builder.frames[0]
+    _check_symbols([*params, *returned], frame.stmts)
     builder.place = Place(source.span(source.node))
     span = builder.span
     attributes = {"global_symbol": builder.name, "s_tir": True, **builder.func_attrs}
@@ -139,6 +141,31 @@ def finish(
     return tirx.PrimFunc(
         [*params, *returned], as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span
     )
+
+
+def _check_symbols(params: list[Any], stmts: list[Any]) -> None:
+    """Every symbol must come from a parameter: itself one, or in the shape or strides of a tensor."""
+    known = list(params)
+    for param in params:
+        if is_buffer(param):
+            for extent in (*param.ty.shape, *param.ty.strides):
+                tvm_ffi.structural_walk(extent, (ir.Var, known.append), order="pre")
+    for stmt in stmts:
+        for symbol in tirx.analysis.undefined_vars(stmt, []):
+            if not is_buffer(symbol) and not any(symbol.same_as(k) for k in known):
+                raise errors.UnboundSymbol(name=symbol.name, span=_use_of(symbol, stmt))
+
+
+def _use_of(symbol: ir.Var, stmt: tirx.Stmt) -> Any:
+    """The span of the innermost statement that uses a symbol."""
+    spans = [stmt.span]
+
+    def visit(inner: Any) -> None:
+        if any(symbol.same_as(v) for v in tirx.analysis.undefined_vars(inner, [])):
+            spans.append(inner.span)
+
+    tvm_ffi.structural_walk(stmt, (tirx.Stmt, visit), order="pre")
+    return spans[-1]
 
 
 def caller_locals(depth: int) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from tilelang.tir_builder import errors
 from tilelang.tir_builder.scopes import watched_names
 from tilelang.tir_builder.source import SourceFunction
 
-__all__ = ["BUILDER", "rewrite"]
+__all__ = ["BUILDER", "Rewriter", "rewrite"]
 
 BUILDER = "__tb"
 _TEMP = "__tb_"
@@ -27,16 +27,30 @@ _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
 }  # fmt: skip
-# Operators whose TVM overload fails or means something else; the others are left to the operands.
-_REWRITTEN_BINARY = {ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift}
-_BUILTINS = {"min", "max", "abs", "int", "float", "bool", "pow", "round", "len", "range", "sum", "print"}
+_BUILTINS = {"min", "max", "abs", "int", "float", "bool", "pow", "round", "len", "range", "divmod"}
+# Builtins that iterate: over a buffer that would never end, since indexing one never fails.
+_ITERATING = {
+    "all",
+    "any",
+    "enumerate",
+    "filter",
+    "iter",
+    "list",
+    "map",
+    "reversed",
+    "set",
+    "sorted",
+    "sum",
+    "tuple",
+    "zip",
+}
 _ATTRIBUTES = {"shape", "strides", "dtype"}
 
 
 def rewrite(source: SourceFunction) -> ast.FunctionDef:
     """The rewritten syntax of `source.node` (changed in place); fills `source.places`."""
     node = source.node
-    rewriter = _Rewriter(source, watched_names(node))
+    rewriter = Rewriter(source, watched_names(node))
     node.body = rewriter.block(node.body) or [ast.copy_location(ast.Pass(), node)]
     node.decorator_list = []
     node.returns = None
@@ -51,7 +65,9 @@ def rewrite(source: SourceFunction) -> ast.FunctionDef:
     return ast.fix_missing_locations(node)
 
 
-class _Rewriter(ast.NodeTransformer):
+class Rewriter(ast.NodeTransformer):
+    """Turns the statements and expressions of a traced function into builder calls."""
+
     def __init__(self, source: SourceFunction, watched: frozenset[str]) -> None:
         self.source = source
         self.watched = watched
@@ -229,6 +245,13 @@ class _Rewriter(ast.NodeTransformer):
         at = self.at(node.items[0].context_expr)
         return [at, _located(ast.With(items, [*head, *self.block(node.body)]), node)]
 
+    def visit_Match(self, node: Any) -> Any:
+        node.subject = self.call(node.subject, "decide", self.expr(node.subject), _const(False))
+        for case in node.cases:
+            case.guard = case.guard and self.call(case.guard, "decide", self.expr(case.guard))
+            case.body = self.block(case.body)
+        return node
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         return node  # plain Python at trace time; a decorated T.macro rewrites itself
 
@@ -289,12 +312,16 @@ class _Rewriter(ast.NodeTransformer):
             self.generic_visit(node)
             node.func = self.call(node.func, "builtin", node.func)
             return node
-        return self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in _ITERATING:
+            self.generic_visit(node)
+            node.args = [a if isinstance(a, ast.Starred) else self.call(a, "iterable", a) for a in node.args]
+            return node
+        self.generic_visit(node)
+        node.func = self.call(node.func, "callee", node.func)
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         self.generic_visit(node)
-        if type(node.op) not in _REWRITTEN_BINARY:
-            return node
         return self.call(node, "binary", _const(_BINARY[type(node.op)]), node.left, node.right)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -316,6 +343,12 @@ class _Rewriter(ast.NodeTransformer):
         branches = (self.thunk(self.expr(node.body)), self.thunk(self.expr(node.orelse)))
         return self.call(node, "if_expression", self.expr(node.test), *branches)
 
+    def visit_Starred(self, node: ast.Starred) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = self.call(node.value, "iterable", node.value)
+        return node
+
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         args = node.args
         every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
@@ -323,7 +356,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def _comprehension(self, node: Any) -> Any:
         names = (n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name))
-        return self.inside(node, frozenset(names))
+        self.inside(node, frozenset(names))
+        for generator in node.generators:
+            generator.iter = self.call(generator.iter, "iterable", generator.iter)
+        return node
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 

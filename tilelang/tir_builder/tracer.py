@@ -9,6 +9,8 @@ bound in a device block is gone after it; a device loop may not carry a binding 
 from __future__ import annotations
 
 import builtins
+import functools
+import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from tilelang.tir_builder.builder import Builder, Frame
 from tilelang.tir_builder.builtin_calls import BUILTIN_CALLS
 from tilelang.tir_builder.dtypes import DType, cast_to
 from tilelang.tir_builder.elements import read_attribute, read_element, store_element
+from tilelang.tir_builder.helpers import light_version
 from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop
 from tilelang.tir_builder.source import Place
 
@@ -289,6 +292,31 @@ class Tracer:
             return then() if test else otherwise()
         a, b = self._pure(then, "if/else"), self._pure(otherwise, "if/else")
         return values.choose(test, a, b)
+
+    @staticmethod
+    def iterable(value: Any) -> Any:
+        """An operand that Python is going to iterate over. Raises NotIterable for buffers and expressions."""
+        if isinstance(value, ir.Expr):
+            raise errors.NotIterable(what=values.describe(value))
+        return value
+
+    @staticmethod
+    def decide(value: Any, as_truth: bool = True) -> Any:
+        """A value that Python decides on. Raises NoTruthValue where only the device knows it."""
+        value = values.python_value(values.fold(value))
+        if values.is_scalar(value):
+            raise errors.NoTruthValue()
+        return values.as_condition(value) if as_truth else value
+
+    def callee(self, function: Any) -> Any:
+        """A function about to be called: plain helpers of the user's get their light version."""
+        if isinstance(function, types.FunctionType):
+            light = light_version(function)
+            return function if light is None else functools.partial(light, self)
+        if isinstance(function, types.MethodType):
+            light = light_version(function.__func__)
+            return function if light is None else functools.partial(light, self, function.__self__)
+        return function
 
     def builtin(self, function: Any) -> Any:
         """A Python builtin called by name, or its device version."""

@@ -7,6 +7,7 @@ are floor division and its remainder, as in Python; `/` between integers is an e
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "describe",
     "fold",
     "is_buffer",
+    "is_integer",
     "is_scalar",
     "negate",
     "python_value",
@@ -99,6 +101,13 @@ def shape_of(buffer: Any) -> tuple[Any, ...]:
     return tuple(int(s.value) if isinstance(s, tirx.IntImm) else s for s in buffer.ty.shape)
 
 
+def is_integer(value: Any) -> bool:
+    """Is it an integer, Python's or the device's (bools are not)."""
+    if is_scalar(value):
+        return "int" in dtype_of(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def describe(value: Any) -> str:
     """A value in words, for messages."""
     if is_buffer(value):
@@ -127,6 +136,8 @@ def as_expr(value: Any, dtype: str | None = None) -> ir.Expr:
         shape = tuple(python_value(r.extent) for r in value.region)
         raise errors.BufferAsValue(what=str(value), shape=shape)
     if hasattr(value, "item") and not isinstance(value, ir.Expr):
+        if getattr(value, "ndim", 0) and math.prod(value.shape) != 1:
+            raise errors.BufferAsValue(what=f"a {type(value).__name__}", shape=tuple(value.shape))
         return as_expr(value.item(), dtype)
     raise errors.BadOperation(why=f"{describe(value)} is not a number or an expression")
 
@@ -161,8 +172,13 @@ def binary(op: str, a: Any, b: Any) -> Any:
     a, b = fold(a), fold(b)
     if not _device(a, b):
         return PYTHON_OPS[op](a, b)
-    if isinstance(a, ir.Expr) and isinstance(b, str | tuple | list):
+    if isinstance(a, str | tuple | list) or isinstance(b, str | tuple | list):
         return PYTHON_OPS[op](a, b)
+    for operand in (a, b):
+        if isinstance(operand, ir.Expr) and not isinstance(operand.ty, ir.PrimType):
+            as_expr(operand)  # says what is wrong with it
+    if op in ("+", "-", "*"):
+        return python_value(PYTHON_OPS[op](a, b))
     a, b = as_expr_like(a, b), as_expr_like(b, a)
     kinds = dtype_of(a), dtype_of(b)
     floats = any(_is_float(k) for k in kinds)
@@ -217,6 +233,11 @@ def _power(a: Any, b: Any) -> Any:
 def compare(op: str, a: Any, b: Any) -> Any:
     """`a op b` for a comparison. Objects that are no numbers compare as Python does."""
     a, b = fold(a), fold(b)
+    if op in ("in", "not in") and isinstance(b, ir.Expr):
+        raise errors.NotIterable(what=describe(b))
+    if op in ("in", "not in") and isinstance(a, ir.Expr) and isinstance(b, list | tuple):
+        found = any_of([compare("==", a, item) for item in b])
+        return found if op == "in" else negate(found)
     if op in ("is", "is not", "in", "not in") or not _device(a, b):
         return PYTHON_OPS[op](a, b)
     if op in ("==", "!=") and not (_comparable(a) and _comparable(b)):

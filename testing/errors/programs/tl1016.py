@@ -5,4 +5,5 @@ import tilelang.language as T
 @T.prim_func
 def main(A: T.Tensor((8,), "float32"), n: T.int32):
     with T.Kernel(1, threads=32) as b:
-        T.annotate_layout({A: 3})
+        F = T.alloc_fragment((8, 8), "float16")
+        T.annotate_layout({F: lambda i, j: i * 8 + j})

@@ -3,7 +3,9 @@ import tilelang.language as T
 
 
 def pick(flag):
-    return 1 if flag else 0
+    if flag:
+        return 1
+    return 0
 
 
 @T.prim_func
