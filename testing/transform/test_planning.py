@@ -15,6 +15,7 @@ from tilelang.ir.tile_ops import TileOp
 from tilelang.support.options import CompileOptions
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
+from tilelang.transform.hoist_allocations import hoist_allocations
 from tilelang.transform.overlap_gemms import overlap_gemms
 from tilelang.transform.peel_masks import peel_masks
 from tilelang.transform.pipeline import LEVELS, PIPELINE
@@ -210,3 +211,17 @@ def test_products_get_a_panel_by_what_blocks_share() -> None:
     assert panel(gemm_program()) == 0  # all blocks run at once
     assert panel(gemm_program(), few, raster_panel=0) == 0 and panel(gemm_program(), few, raster_panel=3) == 3
     assert panel(flash_attention_program(), few) == 0
+
+
+# -- hoist_allocations ---------------------------------------------------------------------------------------------
+
+
+def test_tiles_allocated_in_a_loop_are_allocated_at_the_head() -> None:
+    with Builder(64, params={"A": ((4, 64), "float32"), "C": ((4, 64), "float32")}) as b:
+        A, C = b.args
+        with b.serial(4) as k:
+            S = b.shared("S", (64,), "float32")
+            b.copy(region(A, (k, 1), (0, 64)), S)
+            b.copy(S, region(C, (k, 1), (0, 64)))
+    (kernel,) = launches(hoist_allocations(b.func))
+    assert isinstance(kernel.body[0], tirx.AllocBuffer) and len(kernel.body) == 2

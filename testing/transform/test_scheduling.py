@@ -111,7 +111,7 @@ def test_switched_off_specialisation_leaves_one_role() -> None:
 
 
 def test_two_gemms_fly_together_and_each_slot_is_released_behind_its_wait() -> None:
-    got = outline(after(flash_attention_program(), "schedule_gemms"))
+    got = outline(after(flash_attention_program(), "schedule_gemms", early_waits=False))
     start = got.index("    for 1..4 stages=2")
     assert got[start : start + 16] == text(
         "    for 1..4 stages=2",
@@ -349,3 +349,19 @@ def test_too_much_shared_memory_prints_the_arithmetic() -> None:
         b.copy(S, region(A, (0, 256), (0, 256)))
     with pytest.raises(SharedMemoryExceeded, match=r"S \(256, 256\) float32: 262144 bytes"):
         lower(b.func, SM90)
+
+
+def test_operands_of_a_gemm_in_flight_keep_their_bytes_until_it_is_waited_for() -> None:
+    with Builder(128, params={"C": ((64, 64), "float16")}) as b:
+        (C,) = b.args
+        A, B, X = b.shared("A", (64, 64)), b.shared("B", (64, 64)), b.shared("X", (64, 64))
+        acc = b.fragment("acc", (64, 64))
+        b.fill(A)
+        b.fill(B)
+        b.gemm(A, B, acc, clear=True)
+        b.fill(X)
+        b.copy(X, C)
+        b.copy(acc, C)
+    found = allocs(after(b.func, "plan_arena"))
+    spans = {n: int(found[n].annotations[OFFSET]) for n in ("A", "B", "X")}
+    assert len(set(spans.values())) == 3

@@ -66,11 +66,7 @@ class _Peeler:
     def walk(self, stmts: list[Any]) -> list[Any]:
         out: list[Any] = []
         for stmt in stmts:
-            if (
-                isinstance(stmt, tirx.For)
-                and NUM_STAGES in stmt.annotations
-                and any(is_async_gemm(s) for s in bodies(stmt)[0])
-            ):
+            if _is_candidate(stmt):
                 out += self.peel(stmt)
             else:
                 inner = bodies(stmt)
@@ -144,6 +140,13 @@ class _Peeler:
             if new.same_as(expr) or tvm_ffi.structural_equal(new, expr):
                 return new
             expr = new
+
+
+def _is_candidate(stmt: Any) -> bool:
+    """A pipelined loop with unit steps that runs a gemm on wgmma."""
+    if not isinstance(stmt, tirx.For) or NUM_STAGES not in stmt.annotations or stmt.step is not None:
+        return False
+    return any(is_async_gemm(s) for s in bodies(stmt)[0])
 
 
 def _inline_conditions(stmt: Any) -> Any:

@@ -17,6 +17,7 @@ from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
+from tilelang.transform.hoist_allocations import hoist_allocations
 from tilelang.transform.hoist_invariants import hoist_invariants
 from tilelang.transform.infer_layouts import infer_layouts
 from tilelang.transform.insert_sync import insert_sync
@@ -33,6 +34,7 @@ from tilelang.transform.plan_stages import plan_stages
 from tilelang.transform.rasterize_blocks import rasterize_blocks
 from tilelang.transform.schedule_gemms import schedule_gemms
 from tilelang.transform.specialize_warps import specialize_warps
+from tilelang.transform.take_turns import take_turns
 
 __all__ = ["LEVELS", "PIPELINE", "Context", "Pass", "lower"]
 
@@ -61,6 +63,7 @@ class Pass:
 PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
+        Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
         Pass(
             "plan_gemms",
             lambda f, c: plan_gemms(f, c.arch),
@@ -95,7 +98,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("pipeline_async_copies", lambda f, c: pipeline_async_copies(f), "what the producer did not take"),
         Pass(
             "schedule_gemms",
-            lambda f, c: schedule_gemms(f, c.options.carry_gemms),
+            lambda f, c: schedule_gemms(f, c.options.carry_gemms, c.options.early_waits),
             "waits go in front of the releases that rings placed",
         ),
         Pass(
@@ -103,7 +106,12 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: plan_arena(f, c.options.reuse_shared),
             "versions are known; sharing of bytes makes conflicts",
         ),
-        Pass("insert_sync", lambda f, c: insert_sync(f), "last at this level: sees every access and every overlap"),
+        Pass("insert_sync", lambda f, c: insert_sync(f), "sees every access and every overlap"),
+        Pass(
+            "take_turns",
+            lambda f, c: take_turns(f, c.options, c.notes),
+            "no barrier of the block may stand where a warpgroup holds the turn",
+        ),
     ),
     "device": (
         Pass(

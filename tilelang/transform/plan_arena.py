@@ -24,6 +24,7 @@ from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import touches
 from tilelang.ir.attrs import BARRIER_SCOPE, LAYOUT, OFFSET, RING, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, consumer_list, map_kernels, rebuild, shape_of, walk_list
+from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads as load_layout
 
 __all__ = ["arena_bytes", "buffer_bytes", "plan_arena"]
@@ -98,9 +99,16 @@ def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:
     """First and last statement that touches each shared tile."""
     lives: dict[Any, tuple[int, int]] = {}
     rings = {a.buffer for a in allocs if RING in a.annotations}
+    flying: set[Any] = set()  # operands of gemms that have not been waited for
     for i, stmt in enumerate(stmts):
-        for t in touches(stmt):
-            if t.buffer.ty.storage_scope in SHARED_SCOPES:
-                first, _ = lives.get(t.buffer, (0 if t.buffer in rings else i, i))
-                lives[t.buffer] = (first, i)
+        op = TileOp.from_stmt(stmt)
+        found = {t.buffer for t in touches(stmt)} | flying
+        if op is not None and op.name == "gemm" and not op.attrs["sync"]:
+            flying |= {r.source for r in op.reads}
+        elif op is not None and op.name == "wait_gemm" and op.attrs["pending"] == 0:
+            flying = set()
+        for buffer in found:
+            if buffer.ty.storage_scope in SHARED_SCOPES:
+                first, _ = lives.get(buffer, (0 if buffer in rings else i, i))
+                lives[buffer] = (first, i)
     return lives
