@@ -9,8 +9,9 @@ from tvm import tirx
 
 from tilelang.analysis.check_layouts import check_layouts
 from tilelang.analysis.explain_layouts import explain_layouts
-from tilelang.analysis.index_values import Opaque, branch_ranges, evaluate
+from tilelang.analysis.index_values import Opaque, evaluate
 from tilelang.analysis.layouts.access import Scope, fragment_map, memory_map
+from tilelang.analysis.thread_groups import ThreadGroups
 from tilelang.ir.attrs import LAYOUT
 from tilelang.ir.stmts import launches, rebuild
 from tilelang.layout import loads
@@ -142,6 +143,11 @@ def test_branches_on_the_thread_index():
         p.emit(tirx.Evaluate(0))
     (kernel,) = launches(p.func)
     tx = kernel.axis("threadIdx.x")
-    assert branch_ranges(tx < 128, kernel, (0, 256)) == ((0, 128), (128, 256))
-    assert branch_ranges(tirx.EQ(tx // 64, 1), kernel, (0, 256)) == ((64, 128), (0, 256))
-    assert branch_ranges(tirx.EQ(kernel.axis("blockIdx.x"), 0), kernel, (0, 256)) == ((0, 256), (0, 256))
+    groups = ThreadGroups(kernel)
+
+    def ranges(condition):
+        return [g and g.range for g in groups.arms(condition, groups.whole)]
+
+    assert ranges(tx < 128) == [(0, 128), (128, 256)]
+    assert ranges(tirx.EQ(tx // 64, 1)) == [(64, 128), None]  # the others are no neighbours
+    assert ranges(tirx.EQ(kernel.axis("blockIdx.x"), 0)) == [(0, 256), (0, 256)]

@@ -21,7 +21,7 @@ from tilelang.ir.attrs import FRAGMENT, LOCAL, SHARED_SCOPES, VAR
 from tilelang.ir.stmts import bodies
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["Touch", "expr_touches", "is_async_gemm", "reads_of", "touches", "written_in"]
+__all__ = ["Touch", "expr_touches", "expressions_of", "is_async_gemm", "reads_of", "touches", "written_in"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,21 @@ def _tile_op_touches(op: TileOp) -> set[Touch]:
     return found
 
 
+def expressions_of(stmt: Any) -> list[Any]:
+    """The expressions of a statement, without those of the statements inside it."""
+    match stmt:
+        case tirx.BufferStore():
+            return [stmt.value, *stmt.indices]
+        case tirx.Bind() | tirx.Evaluate():
+            return [stmt.value]
+        case tirx.IfThenElse() | tirx.While() | tirx.AssertStmt():
+            return [stmt.condition]
+        case tirx.For():
+            return [stmt.min, stmt.extent]
+        case _:
+            return []
+
+
 @lru_cache(maxsize=16384)  # statements are immutable, and every pass asks again
 def touches(stmt: Any) -> frozenset[Touch]:
     """Everything a statement and the statements inside it touch."""
@@ -82,16 +97,8 @@ def touches(stmt: Any) -> frozenset[Touch]:
     found: set[Touch] = set()
     if isinstance(stmt, tirx.BufferStore):
         found.add(Touch(stmt.buffer, True))
-        for e in (stmt.value, *stmt.indices):
-            found |= expr_touches(e)
-    elif isinstance(stmt, tirx.Bind | tirx.Evaluate):
-        found |= expr_touches(stmt.value)
-    elif isinstance(stmt, tirx.IfThenElse | tirx.While):
-        found |= expr_touches(stmt.condition)
-    elif isinstance(stmt, tirx.For):
-        found |= expr_touches(stmt.min) | expr_touches(stmt.extent)
-    elif isinstance(stmt, tirx.AssertStmt):
-        found |= expr_touches(stmt.condition)
+    for e in expressions_of(stmt):
+        found |= expr_touches(e)
     for body in bodies(stmt):
         for inner in body:
             found |= touches(inner)

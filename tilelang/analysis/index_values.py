@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of integer index expressions, by enumeration: scalars or numpy arrays in, the same out.
-
-Also which threads of a block take a branch, asked by everything that lays out a tile op inside one.
 """
 
 from __future__ import annotations
@@ -12,9 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, tirx
 
-from tilelang.ir.stmts import Kernel
-
-__all__ = ["Opaque", "branch_ranges", "evaluate"]
+__all__ = ["Opaque", "evaluate"]
 
 
 class Opaque(ValueError):
@@ -75,30 +71,3 @@ def evaluate(expr: Any, env: Mapping[Any, Any]) -> Any:
     if name == "Call" and getattr(expr.op, "name", "") in ("prim.if_then_else", "tirx.if_then_else"):
         return np.where(*(evaluate(e, env) for e in expr.args))
     raise Opaque(f"{expr} is no integer arithmetic")
-
-
-def branch_ranges(condition: Any, kernel: Kernel, outer: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Thread ranges [lo, hi) of the two arms of a branch inside `outer`.
-
-    A condition on the thread indices alone that splits the range into contiguous parts narrows it; any other condition
-    is taken to be the same for all threads, so both arms keep `outer`.
-    """
-    axes = [(kernel.axis(f"threadIdx.{d}"), int(kernel.extent(f"threadIdx.{d}"))) for d in "xyz"]
-    ids = np.arange(outer[0], outer[1])
-    env: dict[Any, Any] = {}
-    rest = ids
-    for var, extent in axes:
-        if var is not None:
-            env[var] = rest % extent
-        rest = rest // extent
-    try:
-        taken = np.broadcast_to(np.asarray(evaluate(condition, env), bool), ids.shape)
-    except Opaque:
-        return outer, outer
-    return _range(ids[taken], outer), _range(ids[~taken], outer)
-
-
-def _range(ids: np.ndarray, outer: tuple[int, int]) -> tuple[int, int]:
-    if not len(ids) or len(ids) != ids[-1] - ids[0] + 1:
-        return outer
-    return int(ids[0]), int(ids[-1]) + 1

@@ -2,8 +2,8 @@
 """Which values differ between the threads of a block.
 
 A barrier may stand only where all threads arrive together, so branches on such values are divergent. Loads from
-shared and
-global memory at uniform addresses are uniform; registers are uniform only when everything stored to them is.
+shared and global memory at uniform addresses are uniform; registers are uniform only when everything stored to them is.
+Results of atomics, of questions to barriers and of foreign code differ between threads.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.ir.attrs import FRAGMENT, LOCAL, VAR
+from tilelang.ir.device.effects import Access, Mode, Wait
+from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, bodies, walk_list
 
 __all__ = ["Divergence"]
+
+_OWN = frozenset({"activemask", "clock", "elect_one", "global_timer", "lane_id"})  # without operands, yet varying
+_FOREIGN = frozenset({"tirx.call_extern", "tirx.call_pure_extern"})
 
 
 class Divergence:
@@ -55,18 +60,46 @@ class Divergence:
             if v in self.varying:
                 found.append(v)
 
+        def call(c: Any) -> None:
+            if _varies(c):
+                found.append(c)
+
         tvm_ffi.structural_walk(expr, [(ir.TensorLoad, load)])
-        tvm_ffi.structural_walk(expr, [(ir.Var, var)])
+        tvm_ffi.structural_walk(expr, [(ir.Var, var), (ir.Call, call)])
         return bool(found)
 
     def stmt(self, stmt: Any) -> bool:
         """Do threads disagree on the way through this statement?"""
-        if isinstance(stmt, tirx.IfThenElse | tirx.While):
+        if isinstance(stmt, tirx.IfThenElse):
             return self.expr(stmt.condition)
+        if isinstance(stmt, tirx.While):
+            return self.expr(stmt.condition) or self._left_early(bodies(stmt)[0], False)
         if isinstance(stmt, tirx.For):
-            return self.expr(stmt.min) or self.expr(stmt.extent)
+            return self.expr(stmt.min) or self.expr(stmt.extent) or self._left_early(bodies(stmt)[0], False)
+        return False
+
+    def _left_early(self, stmts: list[Any], under: bool) -> bool:
+        """Is there a break or continue of the loop around `stmts` that not all threads reach together?"""
+        for s in stmts:
+            if isinstance(s, tirx.Break | tirx.Continue) and under:
+                return True
+            if isinstance(s, tirx.IfThenElse):
+                deeper = under or self.expr(s.condition)
+                if any(self._left_early(b, deeper) for b in bodies(s)):
+                    return True
         return False
 
     def any_in(self, stmts: list[Any]) -> bool:
         """Is there a divergent branch or loop among the statements?"""
         return any(self.stmt(s) for s in walk_list(stmts))
+
+
+def _varies(call: Any) -> bool:
+    """Does a call give threads different results whatever its operands are?"""
+    op = DeviceOp.from_node(call)
+    if op is None:
+        return getattr(call.op, "name", "") in _FOREIGN
+    return op.name in _OWN or any(
+        (isinstance(e, Access) and e.mode is Mode.ATOMIC) or (isinstance(e, Wait) and not e.blocking)
+        for e in op.effects
+    )

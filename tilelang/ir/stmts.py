@@ -173,6 +173,15 @@ class Kernel:
         """The extent of a thread tag (1 when it is not launched)."""
         return next((e for iv, e in self.axes if iv.thread_tag == tag), tirx.const(1, "int32"))
 
+    def linear_thread(self) -> Any:
+        """Linear index of a thread in its block."""
+        index: Any = None
+        for tag in ("threadIdx.z", "threadIdx.y", "threadIdx.x"):
+            var = self.axis(tag)
+            if var is not None:
+                index = var if index is None else index * self.extent(tag) + var
+        return index
+
     @property
     def threads(self) -> int:
         """Threads of a block."""

@@ -132,6 +132,12 @@ _ROWS = (
         {"pending": 0, "buffers": ""},
         "wait until at most `pending` issued gemms are open; `buffers` names the fragments they held",
     ),
+    TileOpRow("turn_start", {}, {}, "before any turn_wait: warpgroup 0 has the turn"),
+    TileOpRow("turn_wait", {}, {}, "wait until the warpgroup before this one has passed the turn on"),
+    TileOpRow(
+        "turn_pass", {}, {"after": ""}, "hand the turn to the next warpgroup, once fragment `after` (a name) is known"
+    ),
+    TileOpRow("settle", {}, {}, "what stands in front, back to the last turn_pass, is issued before what follows"),
     TileOpRow("sync_threads", {}, {}, "block-wide barrier asked for by the user"),
 )
 

@@ -66,6 +66,10 @@ class Table:
     def separate(self) -> Table:
         return self
 
+    def shift(self, **by: int) -> Table:
+        """As DigitLayout.shift."""
+        return Table(self.shape, self.axes, {a: v + by.get(a, 0) for a, v in self.arrays.items()})
+
     def span(self, axis: str) -> int:
         return int(self.arrays[axis].max()) + 1
 

@@ -23,6 +23,9 @@ class CompileOptions:
     sync_threads: bool = True  # insert barriers between conflicting shared accesses
     raster_panel: int | None = None  # rows of blocks in a panel of matrix products; 0 = none
     long_blocks_first: bool = True  # blocks with more work start first
+    warpgroup_turns: bool | None = None  # warpgroups issue their gemms in turns
+    relaxed_division: bool = True  # quotients that are rounded to 16 bits may be off by 2 ulp of float32
+    early_waits: bool = True  # gemms retire before the exponentials of a tile, not behind them
     carry_gemms: bool = True  # gemms stay in flight over the back edge of loops
     reuse_shared: bool = True  # buffers with disjoint lives share space
     aggressive_shared_merge: bool = False

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 from tilelang.support.errors import UserError
 
-__all__ = ["BarrierInDivergentCode", "SharedMemoryExceeded", "UnsupportedOperand"]
+__all__ = [
+    "BarrierInDivergentCode",
+    "OutOfBarriers",
+    "SharedMemoryExceeded",
+    "UnsupportedOperand",
+]
 
 
 class BarrierInDivergentCode(UserError):
@@ -24,3 +29,9 @@ class UnsupportedOperand(UserError):
     code = "TL5003"
     message = "{op} cannot take {buffer}: {why}"
     help = "{fix}"
+
+
+class OutOfBarriers(UserError):
+    code = "TL5006"
+    message = "the branches of this kernel need more named barriers than the 16 of a block"
+    help = "branch on fewer different groups of threads"

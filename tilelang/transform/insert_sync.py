@@ -7,51 +7,58 @@ After:   S[..] = f(x); fence_proxy_async; barrier; gemm(S, ..)      copy(P, stag
 
 Requires: level 3 with arena offsets and asynchronous gemms retired before their operands are rewritten.
 Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them, a
-          generic write
-          has a proxy fence before an async read, and bytes a bulk store still reads are not overwritten. No
-          barrier stands in divergent code.
-Does not: order ring buffers against their producer (mbarriers do).
+          generic write has a proxy fence before an async access, and bytes a bulk store still reads are not
+          overwritten. No barrier stands in divergent code.
+Does not: order ring buffers against their producer (mbarriers do), nor accesses of disjoint thread groups in a
+          program that has barriers of its own: those are its author's to order, and one more could hang it.
 
-The state is what was touched since the last barrier. Loops are walked twice, the second time from the joined state
-of entry and back edge, so that a barrier may serve the next iteration.
+The state is what was touched since the last barrier, and by which threads. Loops are walked twice, the second time from
+the joined state of entry and back edge, so that a barrier may serve the next iteration. In a branch that a known group
+of threads takes (analysis/thread_groups.py), barriers are named barriers of that group; what other threads touched
+before is ordered in front of the branch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import tirx
 
-from tilelang.analysis.effects import Touch, touches
-from tilelang.analysis.uniform import Divergence
+from tilelang.analysis.effects import Touch, expr_touches, touches
+from tilelang.analysis.manual import user_barriers
+from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
-from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies
+from tilelang.ir.device_ops import DeviceOp, device_op
+from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp
+from tilelang.support.errors import InternalError
 from tilelang.transform.errors import BarrierInDivergentCode
+from tilelang.transform.group_barriers import GroupBarriers, block_barrier
 from tilelang.transform.plan_arena import buffer_bytes
 
-__all__ = ["CONSUMER_BARRIER", "block_barrier", "insert_sync"]
-
-CONSUMER_BARRIER = 1  # named barrier of the consumers; 0 is the block's
-
+__all__ = ["insert_sync"]
 
 def insert_sync(func: Any) -> Any:
-    """The function with every barrier it needs."""
+    """The function with every barrier it needs. Raises BarrierInDivergentCode, OutOfBarriers."""
     return map_kernels(func, lambda kernel: _Inserter(kernel).run())
 
 
-def block_barrier(threads: int | None) -> Any:
-    """The barrier of a role's threads; `threads` None means the whole block."""
-    return device_op("sync_threads") if threads is None else device_op("bar_sync", CONSUMER_BARRIER, threads)
+@dataclass(frozen=True)
+class _Pending:
+    """An access since the last barrier of `group`, which made it. `settled`: a barrier of that group came after it, so
+    that only other threads still have to be kept apart from it."""
+
+    touch: Touch
+    group: Group
+    settled: bool = False
 
 
 @dataclass
 class _State:
     """Accesses since the last barrier, writes since the last proxy fence, bulk stores not waited for."""
 
-    pending: set[Touch] = field(default_factory=set)
+    pending: set[_Pending] = field(default_factory=set)
     unfenced: set[Any] = field(default_factory=set)
     stores: set[Any] = field(default_factory=set)
 
@@ -65,7 +72,10 @@ class _State:
 class _Inserter:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.divergence = Divergence(kernel)
+        self.groups = ThreadGroups(kernel)
+        self.group: Group | None = self.groups.whole  # the threads that run the statement at hand; None: not known
+        self.whole_group = self.groups.whole
+        self.around: list[Any] = []  # branches and loops around it
         self.bytes: dict[Any, tuple[int, int]] = {}
         self.rings: set[Any] = set()
         for s in walk_list(kernel.body):
@@ -77,10 +87,13 @@ class _Inserter:
         every = {t for s in kernel.body for t in touches(s) if t.buffer.ty.storage_scope == GLOBAL}
         self.exchanged = {t.buffer for t in every if t.write} & {t.buffer for t in every if not t.write}
         self.threads: int | None = None
+        self.manual = user_barriers(kernel.body)
+        self.barriers = GroupBarriers(kernel)
 
     def run(self) -> Kernel:
         body = self.kernel.body
         if any(_role(s) for s in walk_list(body)):
+            self.manual = False
             return self.kernel.with_body(self.roles(body))
         return self.kernel.with_body(self.whole(body))
 
@@ -89,6 +102,8 @@ class _Inserter:
         for s in stmts:
             if _role(s) == "consumer":
                 self.threads = int(s.node) if int(s.node) else None
+                if self.threads is not None:
+                    self.group = self.whole_group = Group.of(range(self.threads), self.groups.size)
                 out.append(with_bodies(s, [self.whole(bodies(s)[0])]))
             elif _role(s) == "producer":
                 out.append(s)
@@ -98,72 +113,150 @@ class _Inserter:
         return out
 
     def whole(self, stmts: list[Any]) -> list[Any]:
-        out, state = self.walk(stmts, _State())
-        return out + (self.elected("bulk_wait") if any(_is_store(s) for s in walk_list(out)) else [])
+        return self.walk(stmts, _State())[0]
 
     # -- the walk ------------------------------------------------------------------------------------
     def walk(self, stmts: list[Any], state: _State) -> tuple[list[Any], _State]:
         out: list[Any] = []
+        outermost, start = not self.around, self.group
         for stmt in stmts:
             op = TileOp.from_stmt(stmt)
             if op is not None and op.name == "sync_threads":
-                out.append(block_barrier(self.threads))
-                state.pending.clear()
+                self.barrier(state, out, stmt)
             elif bodies(stmt) and self.enters(stmt):
                 got, state = self.compound(stmt, state, out)
                 out.append(got)
+                self.group = self.groups.after(stmt, self.group)
             else:
-                self.settle(stmt, self.tracked(stmt), state, out)
+                self.settle(stmt, state, out)
                 out.append(stmt)
+                if self.is_group_barrier(stmt):
+                    self.ordered(state)
+        if (outermost or self.is_group_body()) and any(_is_store(s) for s in walk_list(out)):
+            out += self.elected("bulk_wait")
+            state.stores.clear()
+        self.group = start
         return out, state
 
     def enters(self, stmt: Any) -> bool:
-        """Barriers may be placed inside: all threads go through it together, and it is not one parallel loop."""
-        if isinstance(stmt, tirx.For) and stmt.kind not in (tirx.ForKind.SERIAL, tirx.ForKind.UNROLLED):
-            return False
-        if not self.divergence.stmt(stmt):
-            return True
-        probe = [s for b in bodies(stmt) for s in self.walk(b, _State())[0]]
-        original = [s for b in bodies(stmt) for s in b]
-        if sum(1 for _ in walk_list(probe)) != sum(1 for _ in walk_list(original)):
-            names = sorted({t.buffer.name for t in self.tracked(stmt)})
-            raise BarrierInDivergentCode(span=stmt.span, buffer=" and ".join(names))
-        return False
+        """Barriers may be placed inside: it is not one parallel loop."""
+        return not isinstance(stmt, tirx.For) or stmt.kind in (tirx.ForKind.SERIAL, tirx.ForKind.UNROLLED)
+
+    def is_group_body(self) -> bool:
+        """Is the list at hand the arm of a branch that a smaller group takes than the code around it?"""
+        return bool(self.around) and self.around[-1][1] != self.group
 
     def compound(self, stmt: Any, state: _State, out: list[Any]) -> tuple[Any, _State]:
+        inner = self.groups.inside(stmt, self.group)
+        outer = self.group
+        self.record(stmt, [(self.here, t) for t in self.of_head(stmt)], state, out)
         if isinstance(stmt, tirx.For | tirx.While):
-            (body,) = bodies(stmt)
-            _, after = self.walk(body, state.copy())
+            if inner[0] != outer:
+                self.settle(stmt, state, out, inner)
+            self.enter(stmt, inner[0])
+            _, after = self.iterate(stmt, state.copy())
             entry = state.join(after)
-            new, after = self.walk(body, entry.copy())
-            _, again = self.walk(body, entry.join(after))  # barriers of `new` may have left less behind, never more
+            new, after = self.iterate(stmt, entry.copy())
+            _, again = self.iterate(stmt, entry.join(after))  # barriers of `new` may have left less behind, never more
+            self.leave(outer)
             return with_bodies(stmt, [new]), entry.join(after).join(again)
+        split = any(g != outer for g in inner)
+        if split:
+            self.settle(stmt, state, out, inner)
         news, ends = [], []
-        for body in bodies(stmt):
-            new, end = self.walk(body, state.copy())
+        for body, group in zip(bodies(stmt), inner, strict=True):
+            self.enter(stmt, group)
+            start = self.of_group(state, group) if split else state.copy()
+            new, end = self.walk(body, start)
             news.append(new)
             ends.append(end)
+            self.leave(outer)
         result = ends[0]
         for end in ends[1:]:
             result = result.join(end)
+        if split:
+            result = self.rejoin(stmt, state, inner, result)
         return with_bodies(stmt, news), result
 
-    def tracked(self, stmt: Any) -> set[Touch]:
-        found = set()
-        for t in touches(stmt):
-            if t.write and t.buffer in self.rings:
-                continue
-            if (t.buffer in self.bytes and t.buffer.ty.storage_scope in SHARED_SCOPES) or t.buffer in self.exchanged:
-                found.add(t)
-        return found
+    def iterate(self, loop: Any, state: _State) -> tuple[list[Any], _State]:
+        """One pass over a loop's body, with the condition that is asked again at its end."""
+        (body,) = bodies(loop)
+        new, state = self.walk(body, state)
+        if isinstance(loop, tirx.While):
+            self.record(loop, [(self.here, t) for t in self.of_head(loop)], state, new)
+        return new, state
 
-    def settle(self, stmt: Any, now: set[Touch], state: _State, out: list[Any]) -> None:
-        """Emits what must stand before `stmt`, and records what it touches."""
-        overwritten = any(t.write and self.overlap(t.buffer, b) for t in now for b in state.stores)
-        unfenced = any(
-            t.asynchronous and not t.write and self.overlap(t.buffer, b) for t in now for b in state.unfenced
-        )
-        clash = any((t.write or p.write) and self.overlap(t.buffer, p.buffer) for t in now for p in state.pending)
+    def enter(self, stmt: Any, group: Group | None) -> None:
+        self.around.append((stmt, self.group))
+        self.group = group
+
+    def leave(self, group: Group | None) -> None:
+        self.around.pop()
+        self.group = group
+
+    def of_group(self, state: _State, group: Group | None) -> _State:
+        """What threads of the group itself left behind: its own barrier can order that."""
+        if not self.can_sync(group):
+            return _State(set(), set(state.unfenced), set(state.stores))
+        assert group is not None
+        return _State({p for p in state.pending if p.group <= group}, set(state.unfenced), set(state.stores))
+
+    def rejoin(self, stmt: Any, before: _State, inner: list[Group | None], ends: _State) -> _State:
+        """The state of all threads after a branch: barriers inside it ordered nothing for the others."""
+        passed = {p for p in before.pending if any(self.can_sync(g) and p.group <= g for g in inner if g)}
+        kept = (before.pending - passed) | ends.pending
+        kept |= {replace(p, settled=True) for p in passed - ends.pending}
+        for body, group in zip(bodies(stmt), inner, strict=True):
+            by = group or self.here
+            mine = {_Pending(t, by) for s in body for t in self.tracked(s)}
+            kept |= {p if p in ends.pending or not self.can_sync(group) else replace(p, settled=True) for p in mine}
+        return _State(kept, ends.unfenced, ends.stores)
+
+    def can_sync(self, group: Group | None) -> bool:
+        return group is not None and (group.whole_warps or group.count == 1 or group == self.whole_group)
+
+    # -- one statement ---------------------------------------------------------------------------------
+    def tracked(self, stmt: Any) -> set[Touch]:
+        return {t for t in touches(stmt) if self.is_tracked(t)}
+
+    def is_tracked(self, t: Touch) -> bool:
+        if t.write and t.buffer in self.rings:
+            return False
+        return (t.buffer in self.bytes and t.buffer.ty.storage_scope in SHARED_SCOPES) or t.buffer in self.exchanged
+
+    def of_head(self, stmt: Any) -> set[Touch]:
+        """What the condition or the bounds of a compound statement touch."""
+        if isinstance(stmt, tirx.IfThenElse | tirx.While):
+            found = expr_touches(stmt.condition)
+        elif isinstance(stmt, tirx.For):
+            found = expr_touches(stmt.min) | expr_touches(stmt.extent)
+        else:
+            found = set()
+        return {t for t in found if self.is_tracked(t)}
+
+    @property
+    def here(self) -> Group:
+        """The threads at hand, or all that might be."""
+        return self.group or self.whole_group
+
+    def settle(self, stmt: Any, state: _State, out: list[Any], inner: list[Group | None] | None = None) -> None:
+        """Emits what must stand before `stmt`, and records what it touches. With `inner` the statement is a branch
+        whose bodies these groups run; they settle by themselves what the same threads left behind."""
+        if inner is None:
+            self.record(stmt, [(self.here, t) for t in self.tracked(stmt)], state, out)
+            return
+        parts = zip(bodies(stmt), inner, strict=True)
+        self.record(stmt, [(g or self.here, t) for b, g in parts for s in b for t in self.tracked(s)], state, out, True)
+
+    def record(
+        self, stmt: Any, touched: list[tuple[Group, Touch]], state: _State, out: list[Any], arms: bool = False
+    ) -> None:
+        """What must stand in front of these accesses; and, unless they are made in the arms of a branch, that they are
+        made."""
+        now = [(t, g, self.can_sync(g)) for g, t in touched]
+        overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
+        unfenced = any(t.asynchronous and self.overlap(t.buffer, b) for t, _, _ in now for b in state.unfenced)
+        clash = any(self.clash(t, g, own and arms, p) for t, g, own in now for p in state.pending)
         if overwritten:
             out += self.elected("bulk_wait_read")
             state.stores.clear()
@@ -171,12 +264,52 @@ class _Inserter:
             out.append(device_op("fence_proxy_async"))
             state.unfenced.clear()
         if overwritten or unfenced or clash:
-            out.append(block_barrier(self.threads))
-            state.pending.clear()
-        state.pending |= now
-        state.unfenced |= {t.buffer for t in now if t.write and not t.asynchronous}
-        if _is_store(stmt):
-            state.stores |= {t.buffer for t in now if not t.write}
+            self.barrier(state, out, stmt)
+        if not arms:
+            state.pending |= {_Pending(t, g) for t, g, _ in now}
+            state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
+            if _is_store(stmt):
+                state.stores |= {t.buffer for t, _, _ in now if not t.write}
+
+    def clash(self, touch: Touch, group: Group, own: bool, before: _Pending) -> bool:
+        """Must a barrier stand between the two? `own`: a barrier inside the branch can do it for the same threads."""
+        if not ((touch.write or before.touch.write) and self.overlap(touch.buffer, before.touch.buffer)):
+            return False
+        if group.count == 1 and group == before.group:
+            return False
+        if (own or before.settled) and before.group <= group:
+            return False
+        return not (self.manual and group.disjoint(before.group))
+
+    def barrier(self, state: _State, out: list[Any], stmt: Any) -> None:
+        """A barrier of the threads at hand, which settles what they did."""
+        if self.group is None or not self.can_sync(self.group):
+            raise BarrierInDivergentCode(
+                span=self.around[-1][0].span if self.around else stmt.span,
+                buffer=" and ".join(sorted({t.buffer.name for t in self.tracked(stmt)})) or "shared memory",
+            )
+        if self.group.count > 1:
+            out.append(self.barrier_of(self.group))
+        self.ordered(state)
+
+    def ordered(self, state: _State) -> None:
+        group = self.group
+        assert group is not None
+        state.pending = {p for p in state.pending if not p.group <= group} if group != self.whole_group else set()
+
+    def barrier_of(self, group: Group) -> Any:
+        if group == self.whole_group:
+            return block_barrier(self.threads)
+        return self.barriers.barrier(group, self.around[-1][0].span if self.around else None)
+
+    def is_group_barrier(self, stmt: Any) -> bool:
+        """A barrier that the program itself places, of exactly the threads at hand."""
+        op = DeviceOp.from_node(stmt)
+        if op is None or self.group is None:
+            return False
+        if op.name == "sync_threads":
+            return self.group == self.groups.whole
+        return op.name == "bar_sync" and const_int(op["threads"]) == self.group.count
 
     def overlap(self, a: Any, b: Any) -> bool:
         if a.same_as(b):
@@ -187,8 +320,10 @@ class _Inserter:
         return s < e2 and s2 < e
 
     def elected(self, name: str) -> list[Any]:
-        """A bulk-group wait by the thread that issues the bulk stores (thread 0)."""
-        first = tirx.EQ(self.kernel.axis("threadIdx.x"), tirx.const(0, "int32"))
+        """A bulk-group wait by the thread that issues the bulk stores of the threads at hand: their first."""
+        if self.group is None:
+            raise InternalError("a bulk store by threads that are not known", stage="insert_sync")
+        first = tirx.EQ(self.kernel.linear_thread(), tirx.const(self.group.low, "int32"))
         return [tirx.IfThenElse(first, device_op(name), None)]
 
 

@@ -19,9 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm import tirx
+from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
+from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.attrs import (
     BARRIER_SCOPE,
     FRAGMENT,
@@ -53,9 +54,9 @@ from tilelang.layout import loads as load_layout
 from tilelang.layout import row_major
 from tilelang.target.arch import Arch
 from tilelang.transform.errors import SharedMemoryExceeded
-from tilelang.transform.insert_sync import block_barrier
+from tilelang.transform.group_barriers import GroupBarriers, block_barrier
 from tilelang.transform.lower.bulk_copy import TensorMaps, lower_tma_load, lower_tma_store
-from tilelang.transform.lower.context import LowerContext
+from tilelang.transform.lower.context import LowerContext, relative
 from tilelang.transform.lower.cumulate import lower_cumulate
 from tilelang.transform.lower.fast_math import lower_math
 from tilelang.transform.lower.gemm_fma import lower_gemm_fma
@@ -64,7 +65,8 @@ from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gem
 from tilelang.transform.lower.matrix_store import lower_matrix_store
 from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.reduce import lower_reduce
-from tilelang.transform.lower.scalar import lower_scalar
+from tilelang.transform.lower.scalar import lower_expression, lower_scalar
+from tilelang.transform.lower.turns import lower_turn
 from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
 
 __all__ = ["lower_tile_ops"]
@@ -128,9 +130,11 @@ class _Lowerer:
 
     # -- the whole ---------------------------------------------------------------------------------
     def run(self) -> list[Any]:
-        thread = self.thread_index()
         self.scratch: list[Any] = []
-        ctx = self.context(thread, self.kernel.threads, None)
+        self.groups = ThreadGroups(self.kernel)
+        self.barriers = GroupBarriers(self.kernel)
+        self.group: Group | None = self.groups.whole
+        ctx = self.context(self.groups.whole, lambda: block_barrier(None))
         body = self.lower(self.kernel.body, ctx)
         arena, total = self.arena()
         names = {old: self.place.renamed.get(new, new) for old, new in self.place.renamed.items()}
@@ -139,30 +143,35 @@ class _Lowerer:
         self.check_fit(total)
         return [*self.maps.statements, kernel.stmt()]
 
-    def thread_index(self) -> Any:
-        """Linear thread index of the block."""
-        index: Any = None
-        for tag in ("threadIdx.z", "threadIdx.y", "threadIdx.x"):
-            var = self.kernel.axis(tag)
-            if var is not None:
-                index = var if index is None else index * self.kernel.extent(tag) + var
-        return index
-
-    def context(self, thread: Any, threads: int, barrier_threads: int | None) -> LowerContext:
+    def context(self, group: Group, sync: Callable[[], Any]) -> LowerContext:
+        """What the threads of `group` (neighbours) lower their statements with: they are numbered from 0."""
+        low, thread = group.low, self.kernel.linear_thread()
         ctx = LowerContext(
             self.arch,
-            thread,
-            threads,
-            self.place.layouts,
+            thread - low if low else thread,
+            group.count,
+            {b: relative(layout, low) for b, layout in self.place.layouts.items()},
             self.place.registers,
             self.place.shared,
-            sync=lambda: block_barrier(barrier_threads),
+            sync=sync,
             allocs=self.scratch,
+            first=low,
         )
+        flat = self.kernel.threads == const_int(self.kernel.extent("threadIdx.x"))
         for iv, extent in self.kernel.axes:
-            tag_extent = tirx.const(threads, "int32") if iv.thread_tag == "threadIdx.x" and barrier_threads else extent
-            ctx.within(iv.var, tag_extent)
+            if flat and iv.thread_tag == "threadIdx.x":
+                ctx.analyzer.bind(iv.var, ir.Range.from_min_extent(low, group.count))
+            else:
+                ctx.within(iv.var, extent)
         return ctx
+
+    def inner_context(self, group: Group | None, outer: Group | None, ctx: LowerContext) -> LowerContext:
+        """The context of a branch that `group` takes, inside code of `outer`."""
+        if group is None or group == outer or group.range is None:
+            return ctx
+        inner = self.context(group, lambda: self.barriers.barrier(group))
+        inner.extents.update(ctx.extents)
+        return inner
 
     def arena(self) -> tuple[list[Any], int]:
         """The arena, a view for every shared buffer, and its bytes. Scratch of single statements comes last."""
@@ -208,8 +217,23 @@ class _Lowerer:
     # -- statements ----------------------------------------------------------------------------------
     def lower(self, stmts: list[Any], ctx: LowerContext) -> list[Any]:
         out: list[Any] = []
+        start = self.group
         for stmt in stmts:
             out += self.lower_stmt(stmt, ctx)
+            if bodies(stmt):
+                left = self.groups.after(stmt, self.group)
+                ctx, self.group = self.inner_context(left, self.group, ctx), left
+        self.group = start
+        return out
+
+    def lower_bodies(self, stmt: Any, ctx: LowerContext) -> list[list[Any]]:
+        """The bodies of a compound statement, each by the threads that take it."""
+        outer, out = self.group, []
+        for body, group in zip(bodies(stmt), self.groups.inside(stmt, outer), strict=True):
+            inner, self.group = self.inner_context(group, outer, ctx), group
+            out.append(self.lower(body, inner))
+            self.group = outer
+            ctx.unroll |= inner.unroll
         return out
 
     def lower_stmt(self, stmt: Any, ctx: LowerContext) -> list[Any]:
@@ -227,7 +251,7 @@ class _Lowerer:
             return as_list(lower_scalar(stmt, ctx))
         if isinstance(stmt, tirx.For):
             return [self.lower_loop(stmt, ctx)]
-        return [with_bodies(stmt, [self.lower(b, ctx) for b in inner])]
+        return [with_bodies(_lower_head(stmt, ctx), self.lower_bodies(stmt, ctx))]
 
     def lower_loop(self, loop: Any, ctx: LowerContext) -> Any:
         """A loop around tile code; it stays rolled unless the program unrolls it."""
@@ -236,14 +260,15 @@ class _Lowerer:
             ctx.extents[loop.loop_var] = extent
         if const_int(loop.min) == 0:
             ctx.within(loop.loop_var, loop.extent)
-        body = self.lower(bodies(loop)[0], ctx)
+        low, extent = lower_expression(loop.min, ctx), lower_expression(loop.extent, ctx)
+        (body,) = self.lower_bodies(loop, ctx)
         notes = {k: v for k, v in dict(loop.annotations).items() if not str(k).startswith("tl.")}
         if loop.kind == tirx.ForKind.SERIAL:
             notes["pragma_unroll" if loop.loop_var in ctx.unroll else "disable_unroll"] = True
         return tirx.For(
             loop.loop_var,
-            loop.min,
-            loop.extent,
+            low,
+            extent,
             loop.kind,
             as_stmt(body),
             loop.thread_binding,
@@ -255,9 +280,14 @@ class _Lowerer:
     def lower_role(self, stmt: Any, ctx: LowerContext) -> list[Any]:
         consumers = int(stmt.node)
         role = str(stmt.value.value)
-        inner = self.context(self.kernel.axis("threadIdx.x"), consumers, consumers) if role == "consumer" else ctx
+        if role != "consumer" or not consumers:
+            return self.lower(bodies(stmt)[0], ctx)
+        outer, self.group = self.group, Group.of(range(consumers), self.groups.size)
+        inner = self.context(self.group, lambda: block_barrier(consumers))
         inner.extents.update(ctx.extents)
-        return self.lower(bodies(stmt)[0], inner)
+        out = self.lower(bodies(stmt)[0], inner)
+        self.group = outer
+        return out
 
     def lower_alloc(self, stmt: Any) -> list[Any]:
         buffer = stmt.buffer
@@ -283,6 +313,16 @@ def _is_tile_code(stmt: Any) -> bool:
         or (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations)
         or (isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE)
     )
+
+
+def _lower_head(stmt: Any, ctx: LowerContext) -> Any:
+    """The statement with its condition translated."""
+    if isinstance(stmt, tirx.IfThenElse):
+        condition = lower_expression(stmt.condition, ctx)
+        return tirx.IfThenElse(condition, stmt.then_case, stmt.else_case, span=stmt.span)
+    if isinstance(stmt, tirx.While):
+        return tirx.While(lower_expression(stmt.condition, ctx), stmt.body, span=stmt.span)
+    return stmt
 
 
 def _lower_acquire(op: TileOp, ctx: LowerContext) -> list[Any]:
@@ -316,6 +356,10 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("tma_load", ""): lower_tma_load,
     ("acquire", ""): _plain(_lower_acquire),
     ("release", ""): _plain(_lower_release),
+    ("turn_start", ""): _plain(lower_turn),
+    ("turn_wait", ""): _plain(lower_turn),
+    ("turn_pass", ""): _plain(lower_turn),
+    ("settle", ""): _plain(lower_turn),
     ("use_swizzle", ""): lambda op, ctx, maps: [make_tile_op("use_swizzle", {}, op.attrs, op.span)],  # rasterize_blocks
     ("order_blocks", ""): lambda op, ctx, maps: [make_tile_op("order_blocks", op.operands, op.attrs, op.span)],
 }

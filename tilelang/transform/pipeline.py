@@ -32,6 +32,7 @@ from tilelang.transform.plan_gemms import plan_gemms
 from tilelang.transform.plan_raster import plan_raster
 from tilelang.transform.plan_stages import plan_stages
 from tilelang.transform.rasterize_blocks import rasterize_blocks
+from tilelang.transform.relax_quotients import relax_quotients
 from tilelang.transform.schedule_gemms import schedule_gemms
 from tilelang.transform.specialize_warps import specialize_warps
 from tilelang.transform.take_turns import take_turns
@@ -90,6 +91,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "knows which tiles gemms read and write",
         ),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
+        Pass(
+            "relax_quotients",
+            lambda f, c: relax_quotients(f, c.options.relaxed_division),
+            "copies that round are loops now; no pass has put the kernel into a loop yet",
+        ),
         Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),
     ),
     "scheduled": (

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import tirx
-
 from tilelang.analysis.gemms import plan_gemm
-from tilelang.analysis.index_values import branch_ranges
+from tilelang.analysis.layouts.errors import TileCodeInDivergentCode
+from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.attrs import NOTES
 from tilelang.ir.stmts import Kernel, bodies, map_kernels, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
@@ -39,11 +38,13 @@ def plan_gemms(func: Any, arch: Arch) -> Any:
 
     Raises:
         GemmShapeMismatch: operand shapes do not fit together.
+        TileCodeInDivergentCode: which threads run a gemm is not known.
     """
     notes: list[str] = []
 
     def plan(kernel: Kernel) -> Kernel:
-        return kernel.with_body(_visit(kernel.body, kernel, (0, kernel.threads), arch, notes))
+        groups = ThreadGroups(kernel)
+        return kernel.with_body(_visit(kernel.body, groups, groups.whole, arch, notes))
 
     out = map_kernels(func, plan)
     if notes:
@@ -51,23 +52,23 @@ def plan_gemms(func: Any, arch: Arch) -> Any:
     return out
 
 
-def _visit(stmts: list[Any], kernel: Kernel, threads: tuple[int, int], arch: Arch, notes: list[str]) -> list[Any]:
+def _visit(stmts: list[Any], groups: ThreadGroups, group: Group | None, arch: Arch, notes: list[str]) -> list[Any]:
     out: list[Any] = []
     for stmt in stmts:
         op = TileOp.from_stmt(stmt)
         if op is not None and op.name == "gemm":
+            threads = group.range if group is not None else None
+            if threads is None:
+                raise TileCodeInDivergentCode(span=op.span, what="T.gemm")
             out.append(_plan_one(op, threads, arch, notes))
             continue
         inner = bodies(stmt)
         if not inner:
             out.append(stmt)
             continue
-        ranges = (
-            branch_ranges(stmt.condition, kernel, threads)
-            if isinstance(stmt, tirx.IfThenElse)
-            else (threads,) * len(inner)
-        )
-        out.append(with_bodies(stmt, [_visit(b, kernel, r, arch, notes) for b, r in zip(inner, ranges, strict=True)]))
+        parts = zip(inner, groups.inside(stmt, group), strict=True)
+        out.append(with_bodies(stmt, [_visit(b, groups, g, arch, notes) for b, g in parts]))
+        group = groups.after(stmt, group)
     return out
 
 

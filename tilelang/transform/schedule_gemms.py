@@ -10,6 +10,8 @@ Ensures:  every wgmma gemm has sync=False and is retired before anything touches
           operand of it, or gives its slot back; nothing is in flight where control flow joins, except over the back
           edge of a loop
           whose statements leave its gemms alone (carry_gemms.py).
+          With `early` a gemm in flight is retired before the last nest of special functions on a tile, not behind it:
+          that nest is the longest, and the tensor core has the gemms of other warpgroups meanwhile.
 Does not: move gemms. Groups retire in order, so a wait for one gemm retires all gemms issued before it.
 """
 
@@ -17,29 +19,43 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm import tirx
+
 from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
+from tilelang.analysis.work import nest_extent, special_functions
+from tilelang.ir.attrs import ROLE
 from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.transform.carry_gemms import carry_gemms
 
 __all__ = ["schedule_gemms"]
 
-
-def schedule_gemms(func: Any, carry: bool = True) -> Any:
-    """The function with every wgmma gemm issued asynchronously. `carry`: gemms may stay in flight over back edges."""
-    return map_kernels(func, lambda kernel: _schedule_kernel(kernel, carry))
+WARPGROUP = 128
+HEAVY = 2048  # iterations of a nest on a tile; a nest on its rows has one or two hundred
 
 
-def _schedule_kernel(kernel: Kernel, carry: bool) -> Kernel:
+def schedule_gemms(func: Any, carry: bool = True, early: bool = True) -> Any:
+    """The function with every wgmma gemm issued asynchronously.
+
+    `carry`: gemms may stay in flight over back edges. `early`: with several warpgroups they retire before the special
+    functions of a tile.
+    """
+    return map_kernels(func, lambda kernel: _schedule_kernel(kernel, carry, early))
+
+
+def _schedule_kernel(kernel: Kernel, carry: bool, early: bool) -> Kernel:
     if not any(is_async_gemm(s) for s in walk_list(kernel.body)):
         return kernel
-    return kernel.with_body(_schedule(kernel.body, carry))
+    roles = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AttrStmt) and s.attr_key == ROLE]
+    threads = int(roles[0].node) if roles else kernel.threads
+    return kernel.with_body(_schedule(kernel.body, carry, early and threads >= 2 * WARPGROUP))
 
 
-def _schedule(stmts: list[Any], carry: bool) -> list[Any]:
+def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
     out: list[Any] = []
     flying: list[Flight] = []
+    heavy = _last_heavy(stmts) if early else -1
     releases: list[Any] = []  # release ops that wait for a group
 
     def retire(count: int) -> None:
@@ -56,8 +72,10 @@ def _schedule(stmts: list[Any], carry: bool) -> list[Any]:
             out.append(release)
             releases.remove(release)
 
-    for stmt in stmts:
+    for at, stmt in enumerate(stmts):
         op = TileOp.from_stmt(stmt)
+        if at == heavy:
+            retire(len(flying))
         if op is not None and op.name == "release" and held(stmt, flying):
             releases.append(stmt)
             continue
@@ -65,7 +83,7 @@ def _schedule(stmts: list[Any], carry: bool) -> list[Any]:
         if inner and any(is_async_gemm(s) or is_protocol(s) for s in walk_list([stmt])):
             retire(len(flying))
             carried = carry_gemms(stmt) if carry else None
-            out += carried or [with_bodies(stmt, [_schedule(b, carry) for b in inner])]
+            out += carried or [with_bodies(stmt, [_schedule(b, carry, early) for b in inner])]
             continue
         last = max((i for i, g in enumerate(flying) if g.conflicts(stmt)), default=-1)
         retire(last + 1)
@@ -80,6 +98,12 @@ def _schedule(stmts: list[Any], carry: bool) -> list[Any]:
             out.append(stmt)
     retire(len(flying))
     return out
+
+
+def _last_heavy(stmts: list[Any]) -> int:
+    """Position of the last nest with special functions on a whole tile; -1 if there is none."""
+    found = [i for i, s in enumerate(stmts) if nest_extent(s) >= HEAVY and special_functions(s)]
+    return found[-1] if found else -1
 
 
 def _issue_start(out: list[Any]) -> int:

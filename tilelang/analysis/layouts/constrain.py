@@ -6,19 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tilelang.analysis.layouts.edges import Edge, Known, Proposal, Work
-from tilelang.analysis.layouts.program import (
-    Everywhere,
-    Gemm,
-    MatrixStore,
-    Op,
-    Parallel,
-    Program,
-    RawUse,
-    Reduce,
-    Tile,
-    Transfer,
-    View,
-)
+from tilelang.analysis.layouts.program import Parallel, Program, Tile, tiles_of
 from tilelang.analysis.layouts.rules import rules_of, rules_parallel
 from tilelang.target.operands import WARP
 
@@ -57,20 +45,6 @@ class Constraints:
         self.spaces[tile.name] = Space(tile.name, tile.shape, tile.bits, (lo, hi), tile.scope)
         if tile.pinned is not None:
             self.pinned[tile.name] = Proposal(tile.name, tile.pinned, "annotated by the user", tile.place, strict=True)
-
-
-def tiles_of(op: Op) -> list[Tile]:
-    """The tiles an op touches."""
-    match op:
-        case Parallel() | Everywhere():
-            return [a.tile for a in op.accesses]
-        case Gemm():
-            return [op.a, op.b, op.c]
-        case Transfer() | RawUse():
-            return [op.tile]
-        case Reduce() | View() | MatrixStore():
-            return [op.src, op.dst]
-    raise AssertionError(f"an op without tiles: {op}")
 
 
 def constrain(program: Program) -> Constraints:

@@ -8,8 +8,10 @@ from tilelang.support.errors import UserError
 __all__ = [
     "AnnotatedLayoutUnfit",
     "AnnotatedLayoutsDisagree",
+    "FragmentAcrossGroups",
     "ParallelExtentNotConstant",
     "RegisterTileShapeNotConstant",
+    "TileCodeInDivergentCode",
     "ViewCannotMove",
 ]
 
@@ -42,3 +44,15 @@ class RegisterTileShapeNotConstant(UserError):
     code = "TL4105"
     message = "{name} has the shape {shape}; tiles on the chip need compile-time shapes"
     help = "allocate the largest tile and guard its use"
+
+
+class TileCodeInDivergentCode(UserError):
+    code = "TL5004"
+    message = "{what} stands in a branch or loop whose threads are not known at compile time"
+    help = "branch on the thread index and constants alone, such as `if tx < 128`, or on a value that all threads share"
+
+
+class FragmentAcrossGroups(UserError):
+    code = "TL5005"
+    message = "fragment {name} is used by threads {first} and by threads {second}: a fragment belongs to one group"
+    help = "use it in one of the thread groups, and pass values to others through shared memory"

@@ -16,12 +16,13 @@ from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.gemms import GemmShape, gemm_shape
-from tilelang.analysis.index_values import branch_ranges
 from tilelang.analysis.layouts.access import Scope, fragment_map, memory_map
 from tilelang.analysis.layouts.errors import (
     AnnotatedLayoutUnfit,
+    FragmentAcrossGroups,
     ParallelExtentNotConstant,
     RegisterTileShapeNotConstant,
+    TileCodeInDivergentCode,
 )
 from tilelang.analysis.layouts.program import (
     Access,
@@ -36,7 +37,9 @@ from tilelang.analysis.layouts.program import (
     Tile,
     Transfer,
     View,
+    tiles_of,
 )
+from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, LOOP_LAYOUT, PARALLEL, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, as_list, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -82,11 +85,14 @@ def extract(kernel: Kernel) -> Program:
     """The op model of a kernel.
 
     Raises:
-        ParallelExtentNotConstant, RegisterTileShapeNotConstant, AnnotatedLayoutUnfit: see the classes.
+        ParallelExtentNotConstant, RegisterTileShapeNotConstant, AnnotatedLayoutUnfit, TileCodeInDivergentCode,
+        FragmentAcrossGroups: see the classes.
     """
-    reader = _Reader(kernel, Program(kernel.threads))
+    groups = ThreadGroups(kernel)
+    reader = _Reader(kernel, Program(kernel.threads), groups)
     reader.declare()
-    reader.visit(kernel.body, (0, kernel.threads), Scope())
+    reader.visit(kernel.body, groups.whole, Scope())
+    reader.check_owners()
     return reader.program
 
 
@@ -94,6 +100,7 @@ def extract(kernel: Kernel) -> Program:
 class _Reader:
     kernel: Kernel
     program: Program
+    groups: ThreadGroups
     key: int = -1
 
     # -- declarations
@@ -145,30 +152,55 @@ class _Reader:
     def add(self, op: Op) -> None:
         self.program.ops.append(op)
 
+    def check_owners(self) -> None:
+        """A fragment belongs to the threads that share it out; some of them may read elements on their own."""
+        owners: dict[str, tuple[int, int]] = {}
+        for alone in (False, True):
+            for op in self.program.ops:
+                if isinstance(op, Everywhere) is not alone or isinstance(op, View):
+                    continue
+                written = {a.tile.name for a in op.accesses if a.write} if isinstance(op, Everywhere) else set()
+                for tile in tiles_of(op):
+                    first = owners.get(tile.name) if alone else owners.setdefault(tile.name, op.threads)
+                    if tile.scope != "fragment" or first in (None, op.threads):
+                        continue
+                    if alone and tile.name not in written and first[0] <= op.threads[0] and op.threads[1] <= first[1]:
+                        continue
+                    texts = [f"{lo} to {hi - 1}" for lo, hi in sorted((first, op.threads))]
+                    span = self.program.sites[op.key].span
+                    raise FragmentAcrossGroups(span=span, name=tile.name, first=texts[0], second=texts[1])
+
+    def together(self, what: str, span: Any, group: Group | None) -> tuple[int, int]:
+        """The threads that share out a tile op or a nest."""
+        threads = group.range if group is not None else None
+        if threads is None:
+            raise TileCodeInDivergentCode(span=span, what=what)
+        return threads
+
     # -- statements
 
-    def visit(self, stmts: Sequence[Any], threads: tuple[int, int], scope: Scope) -> None:
+    def visit(self, stmts: Sequence[Any], group: Group | None, scope: Scope) -> None:
         for stmt in stmts:
             self.key += 1
             self.program.sites[self.key] = stmt
             op = TileOp.from_stmt(stmt)
             if op is not None:
-                self.tile_op(op, threads)
+                if op.reads or op.writes:
+                    self.tile_op(op, self.together(f"T.{op.name}", op.span, group))
                 continue
             if is_nest(stmt):
-                self.nest(stmt, threads, scope)
+                self.nest(stmt, self.together("T.Parallel (or a tile copy or fill)", stmt.span, group), scope)
                 continue
-            self.scalar(stmt, threads, scope)
+            self.scalar(stmt, (group.range if group is not None else None) or (0, self.kernel.threads), scope)
             if isinstance(stmt, tirx.Bind) and not is_buffer(stmt.var):
                 scope = scope.with_bind(stmt.var, stmt.value)
             inner = bodies(stmt)
             if not inner:
                 continue
             below = scope.with_loop(stmt) if isinstance(stmt, tirx.For) else scope
-            split = isinstance(stmt, tirx.IfThenElse)
-            ranges = branch_ranges(stmt.condition, self.kernel, threads) if split else (threads,) * len(inner)
-            for body, part in zip(inner, ranges, strict=True):
+            for body, part in zip(inner, self.groups.inside(stmt, group), strict=True):
                 self.visit(body, part, below)
+            group = self.groups.after(stmt, group)
 
     def tile_op(self, op: TileOp, threads: tuple[int, int]) -> None:
         tiles = {n: self.tile(r.source, op.span) for n, r in op.operands.items() if isinstance(r, ir.TensorRegion)}

@@ -29,6 +29,7 @@ __all__ = [
     "Transfer",
     "View",
     "identity",
+    "tiles_of",
 ]
 
 
@@ -155,3 +156,17 @@ def identity(shape: Sequence[int]) -> DigitLayout:
     """The index map that leaves the index as it is."""
     axes = tuple(f"d{k}" for k in range(len(shape)))
     return DigitLayout(tuple(shape), tuple((Digit(n, f"d{k}", 1),) for k, n in enumerate(shape)), axes)
+
+
+def tiles_of(op: Op) -> list[Tile]:
+    """The tiles an op touches."""
+    match op:
+        case Parallel() | Everywhere():
+            return [a.tile for a in op.accesses]
+        case Gemm():
+            return [op.a, op.b, op.c]
+        case Transfer() | RawUse():
+            return [op.tile]
+        case Reduce() | View() | MatrixStore():
+            return [op.src, op.dst]
+    raise AssertionError(f"an op without tiles: {op}")

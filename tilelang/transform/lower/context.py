@@ -27,6 +27,7 @@ __all__ = [
     "const",
     "is_fragment",
     "is_global",
+    "relative",
     "is_shared",
     "scope_of",
 ]
@@ -70,6 +71,11 @@ def is_fragment(buffer: Any) -> bool:
     return scope_of(buffer) == attrs.FRAGMENT
 
 
+def relative(layout: Any, first: int) -> Any:
+    """A layout whose threads are counted from `first` on; layouts of memory stay."""
+    return layout.shift(thread=-first) if first and "thread" in layout.axes else layout
+
+
 @dataclass
 class LowerContext:
     """The threads that run a statement and the placement of everything it touches."""
@@ -84,6 +90,8 @@ class LowerContext:
     allocs: list[Stmt] = field(default_factory=list)  # AllocBuffer statements of scratch buffers
     analyzer: Any = field(default_factory=sym.Analyzer)  # the driver binds block, thread and loop variables in scope
     extents: dict[Any, int] = field(default_factory=dict)  # surrounding loop variables with range [0, extent)
+    settling: Any = None  # value that the last turn_pass waited for
+    first: int = 0  # the number, in the block, of thread 0
     unroll: set[Any] = field(default_factory=set)  # found: surrounding loop variables that index registers
 
     def barrier(self) -> Stmt:

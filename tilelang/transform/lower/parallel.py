@@ -25,7 +25,7 @@ from tilelang.ir import attrs
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of, substitute
 from tilelang.ir.walk import vars_in
 from tilelang.layout import loads
-from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, UnsupportedTileOp, const
+from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, UnsupportedTileOp, const, relative
 from tilelang.transform.lower.numeric import Unknown, mentions
 from tilelang.transform.lower.plan_vectors import plan_vectors
 from tilelang.transform.lower.slots import Slots, register_of, slots_of
@@ -48,7 +48,7 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
     text = loop.annotations.get(attrs.LAYOUT)
     if text is None:
         raise LoweringError("a parallel loop has no layout", loop.span)
-    layout = loads(str(text))
+    layout = relative(loads(str(text)), ctx.first)
     slots = slots_of(layout, ctx.threads)
     for var, extent in zip(variables, layout.shape, strict=True):
         ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)

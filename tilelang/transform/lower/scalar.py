@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tvm import ir
 
 from tilelang.ir.stmts import buffers_in, const_int
 from tilelang.ir.walk import mentions
@@ -20,7 +21,7 @@ from tilelang.layout import same
 from tilelang.transform.lower.context import Expr, LowerContext, Stmt, UnsupportedTileOp, const, is_fragment, is_global
 from tilelang.transform.lower.translate import Translator, guarded
 
-__all__ = ["lower_scalar"]
+__all__ = ["lower_expression", "lower_scalar"]
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,12 @@ class _Scalar(Translator):
         known = [const_int(x) for x in indices]
         if all(x is not None for x in known):
             holders = layout.arrays["thread"][tuple(known)]
-            return len(np.unique(holders)) >= self.ctx.threads
+            return self._all_here(holders)
         replicas = layout.arrays["thread"].reshape(-1, layout.arrays["thread"].shape[-1])
-        return replicas.shape[-1] >= self.ctx.threads and all(len(np.unique(r)) >= self.ctx.threads for r in replicas)
+        return replicas.shape[-1] >= self.ctx.threads and all(self._all_here(r) for r in replicas)
+
+    def _all_here(self, holders: np.ndarray) -> bool:
+        return bool(np.isin(np.arange(self.ctx.threads), holders).all())
 
     def _store(self, store: Any, mutator: Any) -> Stmt:
         outer, self.reads = self.reads, []
@@ -120,3 +124,10 @@ def lower_scalar(stmt: Stmt, ctx: LowerContext) -> Stmt:
     if not any(is_global(b) or b in ctx.layouts for b in buffers_in(stmt)):
         return stmt
     return _Scalar(ctx)(stmt)
+
+
+def lower_expression(expr: Expr, ctx: LowerContext) -> Expr:
+    """A condition or a bound outside T.Parallel with its accesses translated. Raises as lower_scalar does."""
+    if not isinstance(expr, ir.Expr) or not any(is_global(b) or b in ctx.layouts for b in buffers_in(expr)):
+        return expr
+    return _Scalar(ctx)(expr)

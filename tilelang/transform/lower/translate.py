@@ -123,6 +123,8 @@ class Translator:
         return call
 
     def _statement(self, stmt: Any, mutator: Any) -> Any:
+        if isinstance(stmt, tirx.Break | tirx.Continue):
+            return stmt
         handler = self._statements.get(type(stmt))
         return handler(stmt, mutator) if handler is not None else mutator.default_mutate(stmt)
 
