@@ -64,11 +64,11 @@ class _LightRewriter(Rewriter):
         node.func = self.call(node.func, "callee", node.func)
         return node
 
-    visit_Expr = visit_AnnAssign = visit_Break = visit_Continue = visit_Return = visit_With = _plain = (  # type: ignore[assignment]
+    visit_Expr = visit_AnnAssign = visit_Break = visit_Continue = visit_Return = visit_With = _plain = (
         lambda self, node: self.generic_visit(node)
     )
-    visit_Assert = visit_NamedExpr = visit_Yield = visit_YieldFrom = visit_Await = _plain  # type: ignore[assignment]
-    visit_Global = visit_Nonlocal = visit_Delete = _plain  # type: ignore[assignment]
+    visit_Assert = visit_NamedExpr = visit_Yield = visit_YieldFrom = visit_Await = _plain
+    visit_Global = visit_Nonlocal = visit_Delete = _plain
 
 
 def _rewrite_lightly(source: SourceFunction) -> ast.FunctionDef:
