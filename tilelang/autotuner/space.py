@@ -78,7 +78,7 @@ def _propose_by_tpe(
         chosen: list[tuple[Any, Config]] = []
         # A draw may fall outside the list (the space need not be a full product) or on one already tried: such draws
         # are pruned, and after some of them the next untried configuration is taken as it stands.
-        for _ in range(8 * batch):
+        for _ in range(2 * batch):
             if len(chosen) == min(batch, max_trials - tried, len(pending) + len(chosen)):
                 break
             trial = study.ask()
