@@ -27,7 +27,8 @@ _BINARY = {
 }  # fmt: skip
 _BINARY_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
 _FUNCTIONS = {"Div": "trunc_div", "Mod": "trunc_mod", "Min": "minimum", "Max": "maximum"}
-_WRAPPING = {"Add", "Sub", "Mul", "LShift"}
+# Uniform integers are Python's: these are reduced to the width of their type (signed sums seldom leave it).
+_WRAPPING = {"u": {"Add", "Sub", "Mul", "LShift"}, "i": {"Mul", "LShift"}, "b": set(), "f": set(), "V": set()}
 # C functions that kernels call by name.
 _EXTERN = {
     "__expf": "exp", "expf": "exp", "exp2f": "exp2", "__logf": "log", "logf": "log", "log2f": "log2",
@@ -142,7 +143,7 @@ class Expressions:
         if t in _FUNCTIONS:
             return f"{_FUNCTIONS[t]}({a}, {b})", kind
         text = f"({a} {_BINARY[t]} {b})"
-        if kind == "u" and t in _WRAPPING and np_dtype(e.ty.dtype).kind == "u":
+        if kind == "u" and t in _WRAPPING[np_dtype(e.ty.dtype).kind]:
             text = f"wrap({text}, {self.dtype(e.ty.dtype)})"
         return text, kind
 
@@ -201,7 +202,9 @@ class Expressions:
         else:
             (a, ka), (b, kb) = self.ex(then), self.ex(orelse)
         kind = max(kc, ka, kb)
-        return (f"({a} if {c} else {b})" if kind == "u" else f"select({c}, {a}, {b})"), kind
+        return (
+            f"({a} if {c} else {b})" if kind == "u" else f"select({c}, {a}, {b}, {self.dtype(then.ty.dtype)})"
+        ), kind
 
     def ex_Select(self, e: Any) -> tuple[str, str]:
         return self.choose(e.condition, e.true_value, e.false_value)

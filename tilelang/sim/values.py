@@ -132,11 +132,11 @@ def maximum(a: Value, b: Value) -> Value:
     return np.fmax(a, b)
 
 
-def select(c: Value, a: Value, b: Value) -> Value:
-    """Per-thread choice; the arms already have one dtype, Python numbers follow the other arm."""
+def select(c: Value, a: Value, b: Value, dtype: np.dtype) -> Value:
+    """Per-thread choice between values of `dtype`."""
     if not isinstance(c, np.ndarray):
         return a if c else b
-    return np.where(c, a, b)
+    return np.where(c, np.asarray(a, dtype), np.asarray(b, dtype))
 
 
 def _in_f32(f: Callable[..., Any]) -> Callable[..., Any]:
