@@ -152,7 +152,9 @@ def gemm_program(
     return b.func
 
 
-def flash_attention_program(bm: int = 128, bn: int = 128, d: int = 128, threads: int = 256, seq: int = 512) -> Any:
+def flash_attention_program(
+    bm: int = 128, bn: int = 128, d: int = 128, threads: int = 256, seq: int = 512, policy: str = "full_row"
+) -> Any:
     """Forward attention of one head: online softmax between two gemms."""
     f16 = "float16"
     params = {n: ((seq, d), f16) for n in "QKVO"}
@@ -167,7 +169,7 @@ def flash_attention_program(bm: int = 128, bn: int = 128, d: int = 128, threads:
         b.fill(m, -1e30)
         with b.serial(seq // bn, 2) as k:
             b.copy(region(K, (k * bn, bn), (0, d)), Ks)
-            b.gemm(Qs, Ks, S, clear=True, trans_b=True, policy="full_row")
+            b.gemm(Qs, Ks, S, clear=True, trans_b=True, policy=policy)
             b.copy(m, m_prev)
             b.reduce(S, m, "max", clear=False)
             b.parallel((bm,), lambda i: store(alpha, tirx.exp2(m_prev[i] - m[i]), i))
@@ -177,7 +179,7 @@ def flash_attention_program(bm: int = 128, bn: int = 128, d: int = 128, threads:
             b.copy(S, P)
             b.parallel((bm, d), lambda i, j: store(acc, acc[i, j] * alpha[i], i, j))
             b.copy(region(V, (k * bn, bn), (0, d)), Vs)
-            b.gemm(P, Vs, acc, policy="full_row")
+            b.gemm(P, Vs, acc, policy=policy)
         b.parallel((bm, d), lambda i, j: store(acc, acc[i, j] / total[i], i, j))
         b.copy(acc, region(O, (bx * bm, bm), (0, d)))
     return b.func

@@ -32,6 +32,9 @@ class PassConfigKey(str, Enum):
     TL_RASTER_PANEL = "tl.raster_panel"
     TL_CARRY_GEMMS = "tl.carry_gemms"
     TL_LONG_BLOCKS_FIRST = "tl.long_blocks_first"
+    TL_WARPGROUP_TURNS = "tl.warpgroup_turns"
+    TL_EARLY_WAITS = "tl.early_waits"
+    TL_RELAXED_DIVISION = "tl.relaxed_division"
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"
     TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"
@@ -116,6 +119,9 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_RASTER_PANEL: _Effect("raster_panel", int),
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
     _K.TL_LONG_BLOCKS_FIRST: _Effect("long_blocks_first"),
+    _K.TL_WARPGROUP_TURNS: _Effect("warpgroup_turns"),
+    _K.TL_EARLY_WAITS: _Effect("early_waits"),
+    _K.TL_RELAXED_DIVISION: _Effect("relaxed_division"),
     _K.TL_ENABLE_FAST_MATH: _Effect("fast_math"),
     _K.TL_DISABLE_FAST_MATH: _Effect("fast_math", _not),
     _K.TL_PTXAS_REGISTER_USAGE_LEVEL: _Effect("register_level", int),

@@ -93,6 +93,11 @@ def vote_any(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
     return np.repeat(_votes(G, m, site, p, "a vote").any(1), WARP)
 
 
+@meaning("any_nan")
+def any_nan(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
+    return vote_any(G, m, site, np.broadcast_to(np.isnan(a) | np.isnan(b), (G.T,))).astype(np.int32)
+
+
 @meaning("vote_all")
 def vote_all(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
     return np.repeat((_votes(G, m, site, p, "a vote") | ~_warps(G, m)).all(1), WARP)
@@ -181,6 +186,12 @@ def pin(G: Gang, m: np.ndarray, site: int, x: Any) -> None:
     """An ordering point for the compiler; nothing happens."""
 
 
+@meaning("settle")
+def settle(G: Gang, m: np.ndarray, site: int, value: Any) -> None:
+    """An ordering point of the warp for the compiler; nothing happens."""
+    G.converged(m, site, "settle")
+
+
 # --- arithmetic
 def _f32(x: Any) -> Any:
     return np.asarray(x, np.float32)
@@ -243,6 +254,11 @@ def min_nan(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
 @meaning("div_approx")
 def div_approx(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
     return _flush(trunc_div(_flush(a), _flush(b)))
+
+
+@meaning("div_full")
+def div_full(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
+    return trunc_div(_f32(a), _f32(b))
 
 
 def _pack16(lo: Any, hi: Any, dtype: np.dtype) -> Any:

@@ -9,10 +9,11 @@ Requires: level 3 with gemms issued (schedule_gemms) and barriers placed (insert
 Ensures:  warpgroup w issues after warpgroup w - 1 has passed its turn on, in every iteration of every such loop.
 Does not: change what a warpgroup computes, or its own order.
 
-Useful iff a loop keeps two independent gemms in flight and has elementwise work for at least a quarter of their time: without the
-overlap inside a warpgroup turns only serialise. Legal iff no barrier of the consumers lies between wait and pass (the warpgroup
-that holds the turn would wait for those that wait for it), and all warpgroups go through the loop equally often, which role code
-does. The turn is passed when the row reductions of the first gemm are known: with `after` the hardware keeps that order.
+Useful iff a loop keeps two independent gemms in flight and has elementwise work for at least a quarter of their time:
+without the overlap inside a warpgroup turns only serialise. Legal iff no barrier of the consumers lies between wait and
+pass (the warpgroup that holds the turn would wait for those that wait for it), and all warpgroups go through the loop
+equally often, which role code does. The turn is passed when the row reductions of the first gemm are known: with
+`after` the hardware keeps that order.
 """
 
 from __future__ import annotations

@@ -67,7 +67,18 @@ def _dp4a(signed: bool) -> DeviceOpRow:
     return _op("dp4a" if signed else "dp4a_u", text, "a b c", d, d, "c + dot product of four packed 8-bit integers")
 
 
+# Dividend and divisor are scaled by a power of two, so that the reciprocal is a normal number: 1.5 ulp over the whole range.
+_DIV_FULL = (
+    "float s = fabsf(b) > 0x1p126f ? 0x1p-2f : fabsf(b) < 0x1p-126f ? 0x1p24f : 1.0f, r; "
+    'asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b * s)); return (a * s) * r;'
+)
+
 ROWS = (
+    DeviceOpRow(
+        "div_full",
+        Form((value("a", "float32"), value("b", "float32")), _DIV_FULL, "float32"),
+        doc="a / b, 2 ulp over the whole range; quotients by one divisor share its reciprocal",
+    ),
     _unary("ex2", "ex2.approx.ftz.f32", "2^x, 2 ulp"),
     _unary("lg2", "lg2.approx.ftz.f32", "log2(x)"),
     _unary("rcp", "rcp.approx.ftz.f32", "1 / x, 1 ulp; subnormals are zero"),

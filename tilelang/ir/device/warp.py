@@ -195,6 +195,35 @@ ROWS = (
         ),
         doc="ordering point after x is known (a branch that is never taken)",
     ),
+    DeviceOpRow(
+        "any_nan",
+        Form(
+            (value("a", "float32"), value("b", "float32")),
+            asm(
+                "{ .reg .pred p, q; setp.nan.f32 p, $a, $b; vote.sync.any.pred q, p, 0xffffffff; "
+                "selp.u32 $result, 1, 0, q; }",
+                (value("a", "float32"), value("b", "float32")),
+                "int32",
+            ),
+            "int32",
+        ),
+        converges=_WARP,
+        uniform=True,
+        doc="1 if a or b is NaN in some lane, else 0: known when they are, and no compiler can guess it",
+    ),
+    DeviceOpRow(
+        "settle",
+        Form(
+            (value("value"),),
+            asm(
+                "{ .reg .pred p; setp.eq.b32 p, $value, 0; @p bra.uni KNOWN; nanosleep.u32 0; KNOWN: }",
+                (value("value"),),
+            ),
+        ),
+        converges=_WARP,
+        doc="ends a basic block: what stands before it is issued before what follows. A short sleep unless `value`, which "
+        "is warp uniform, is 0",
+    ),
     DeviceOpRow("lane_id", _special("laneid"), doc="lane in the warp"),
     DeviceOpRow(
         "cluster_rank", _special("cluster_ctarank"), needs="sm_90", uniform=True, doc="rank of the block in its cluster"

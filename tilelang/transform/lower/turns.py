@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """turn_start, turn_wait, turn_pass and settle on named barriers: barrier FIRST_TURN + w is the turn of warpgroup w.
 
-Each counts 256 threads: the warpgroup that waits and the one that hands over. ptxas moves arrives, and waits for gemms, over arithmetic
-that they do not depend on. So the arrive that passes a turn on takes a vote over the registers of a fragment, and settle branches on it
-behind the wait: the three stay in order behind the fragment and in front of what follows.
+Each counts 256 threads: the warpgroup that waits and the one that hands over. ptxas moves arrives, and waits for gemms,
+over arithmetic that they do not depend on. So the arrive that passes a turn on takes a vote over the registers of a
+fragment, and settle branches on it behind the wait: the three stay in order behind the fragment and in front of what
+follows.
 """
 
 from __future__ import annotations

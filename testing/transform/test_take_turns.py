@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns of warpgroups and early waits: where they stand, and where they must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outline import SM90, outline
+from tile_programs import flash_attention_program, gemm_program
+
+from tilelang.support.options import CompileOptions
+from tilelang.transform.pipeline import Context, lower
+
+
+def loop_of(func: Any, **options: Any) -> list[str]:
+    """The consumers' pipelined loop of the scheduled function."""
+    text = outline(lower(func, SM90, CompileOptions(**options), "scheduled"))
+    text = text[text.index("  role consumer") :]
+    start = next(i for i, line in enumerate(text) if "stages=2" in line)
+    indent = len(text[start]) - len(text[start].lstrip())
+    body = []
+    for line in text[start + 1 :]:
+        if len(line) - len(line.lstrip()) <= indent:
+            break
+        body.append(line.strip())
+    return body
+
+
+def test_warpgroups_take_turns_and_retire_before_the_exponentials() -> None:
+    assert loop_of(flash_attention_program()) == [
+        "acquire Ks",
+        "acquire Vs",
+        "turn_wait",
+        "gemm Qs Ks S async clear",
+        "gemm P Vs acc async",
+        "loop m_prev",
+        "wait_gemm S pending=1",
+        "release Ks",
+        "reduce S m",
+        "loop alpha",
+        "turn_pass",
+        "wait_gemm acc,P pending=0",
+        "release Vs",
+        "settle",
+        "loop S",
+        "reduce S row_sum",
+        "loop total",
+        "loop P",
+        "loop acc",
+    ]
+
+
+def test_late_waits_and_no_turns_on_request() -> None:
+    body = loop_of(flash_attention_program(), early_waits=False, warpgroup_turns=False)
+    assert not any(line.startswith("turn") or line == "settle" for line in body)
+    assert body.index("loop S") < body.index("wait_gemm acc,P pending=0") < body.index("loop P")
+
+
+def test_one_warpgroup_has_no_turns_and_waits_late() -> None:
+    body = loop_of(flash_attention_program(bm=64, threads=128))
+    assert "turn_wait" not in body and body.index("loop S") < body.index("wait_gemm acc,P pending=0")
+
+
+def test_products_without_elementwise_work_have_no_turns() -> None:
+    assert "turn_wait" not in loop_of(gemm_program(stages=2))
+    assert "turn_wait" not in loop_of(gemm_program(stages=2), warpgroup_turns=True)
+
+
+def test_a_row_shared_by_warps_forbids_turns() -> None:
+    """The reduction of such rows goes through shared memory, behind a barrier of all warpgroups."""
+    notes: list[str] = []
+    context = Context(SM90, CompileOptions(), notes)
+    lower(flash_attention_program(policy="full_col"), SM90, stop_after="scheduled", context=context)
+    assert not any("turns" in note for note in notes)
+    lower(flash_attention_program(), SM90, stop_after="scheduled", context=context)
+    assert any("turns" in note for note in notes)
