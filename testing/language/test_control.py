@@ -83,8 +83,22 @@ def test_options_of_a_function():
 
 
 def test_names_that_are_missing_say_so():
-    with pytest.raises(errors.UnsupportedName, match="tma_copy"):
-        T.tma_copy  # noqa: B018
+    with pytest.raises(errors.UnsupportedName, match="im2col"):
+        T.im2col  # noqa: B018
     with pytest.raises(AttributeError, match=r"did you mean T\.Pipelined"):
         T.Pipelinde  # noqa: B018
-    assert not hasattr(T, "alloc_barrier")
+    assert not hasattr(T, "gemm_sp")
+
+
+def test_copies_with_a_layout_are_nests():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            f = T.alloc_fragment((64,), "float32")
+            T.copy(A, f, loop_layout=T.Fragment((64,), lambda i: (i, 0)))
+            T.copy(f, O)
+            O[0] = T.__exp(f[0])
+
+    text = body(main)
+    assert '"tl.loop_layout"' in text and "f[i] = A[i]" in text
+    assert "O[0] = T.exp(f[0])" in text

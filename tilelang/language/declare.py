@@ -29,6 +29,7 @@ __all__ = [
     "dyn",
     "dynamic",
     "empty",
+    "inline",
     "macro",
     "prim_func",
     "ptr",
@@ -54,6 +55,9 @@ def macro(fn: Callable[..., Any]) -> Macro:
     return Macro(fn)
 
 
+inline = macro
+
+
 class _TensorKind:
     """`T.Tensor(shape, dtype)` or `T.Tensor[shape, dtype]`: the annotation of a tensor parameter."""
 
@@ -62,6 +66,10 @@ class _TensorKind:
         self.__doc__ = doc
 
     def __call__(self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None) -> TensorSpec:
+        if data is not None:
+            raise errors.NotSupported(
+                what="data= of a tensor annotation", instead="annotate the parameter, or use T.view"
+            )
         return TensorSpec(as_shape(shape), as_dtype(dtype), None, scope or self.scope)
 
     def __getitem__(self, key: Any) -> TensorSpec:

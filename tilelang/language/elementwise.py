@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tvm import tirx
 
 from tilelang.ir import attrs
+from tilelang.language import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop
 from tilelang.tir_builder.regions import extents_of
-from tilelang.tir_builder.values import all_of, as_expr, python_value, shape_of, static_int
+from tilelang.tir_builder.values import all_of, as_expr, describe, python_value, shape_of, static_int
 
-__all__ = ["element_at", "open_nest"]
+__all__ = ["element_at", "layout_text", "open_nest"]
+
+
+def layout_text(layout: Any) -> str:
+    """How a loop layout travels in the IR. Raises LayoutKind for what is no layout."""
+    if isinstance(layout, str):
+        return layout
+    if not hasattr(layout, "dumps"):
+        raise errors.LayoutKind(name="the loop", scope="register", what=describe(layout), arg="loop_layout")
+    return layout.dumps()
 
 
 def _axes(region: Any) -> list[int]:
@@ -22,11 +33,13 @@ def _axes(region: Any) -> list[int]:
     return [d for d, e in enumerate(extents) if static_int(e) != 1] or [len(extents) - 1]
 
 
-def open_nest(builder: Builder, region: Any) -> OpenLoop:
+def open_nest(builder: Builder, region: Any, annotations: Mapping[str, Any] | None = None) -> OpenLoop:
     """Open a T.Parallel nest over the elements of a region; the caller emits the body and closes it."""
     axes = _axes(region)
     extents = extents_of(region)
-    spec = LoopSpec("parallel", tuple(Axis(0, extents[d]) for d in axes), {attrs.PARALLEL: len(axes)})
+    spec = LoopSpec(
+        "parallel", tuple(Axis(0, extents[d]) for d in axes), {attrs.PARALLEL: len(axes), **(annotations or {})}
+    )
     return OpenLoop(builder, spec, tuple("ijklmn"[n % 6] for n in range(len(axes))))
 
 

@@ -8,15 +8,12 @@ from typing import Any
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.language.elementwise import layout_text
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.loops import Axis, LoopSpec
 from tilelang.tir_builder.values import fold, is_scalar, python_value, static_int
 
 __all__ = ["Parallel", "Pipelined", "Serial", "Unroll", "Vectorized", "grid", "serial", "unroll", "vectorized"]
-
-
-def _layout_text(layout: Any) -> str:
-    return layout if isinstance(layout, str) else layout.dumps()
 
 
 def Parallel(
@@ -34,7 +31,7 @@ def Parallel(
     if coalesced_width is not None:
         notes[attrs.COALESCED_WIDTH] = int(coalesced_width)
     if loop_layout is not None:
-        notes[attrs.LOOP_LAYOUT] = _layout_text(loop_layout)
+        notes[attrs.LOOP_LAYOUT] = layout_text(loop_layout)
     return LoopSpec("parallel", tuple(Axis(0, _extent(e)) for e in extents), notes)
 
 
@@ -53,6 +50,9 @@ def Pipelined(
     `num_stages=0` is a plain loop. `order` and `stage` pin the schedule of the statements; both or neither.
     """
     Builder.current("Pipelined")
+    for name, option in (("sync", sync), ("group", group)):
+        if option is not None:
+            raise errors.NotSupported(what=f"{name}= of T.Pipelined", instead="give `order` and `stage`", arg=name)
     known = static_int(num_stages)
     if known is None or known < 0:
         raise errors.NegativeStage(value=num_stages, arg="num_stages")

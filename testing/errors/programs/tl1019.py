@@ -5,5 +5,4 @@ import tilelang.language as T
 @T.prim_func
 def main(A: T.Tensor((8,), "float32"), n: T.int32):
     with T.Kernel(1, threads=32) as b:
-        S = T.alloc_shared((8,), "float32")
-        T.copy(A, S, loop_layout=3)
+        T.atomic_add(A[0], 1, use_tma=True)
