@@ -164,9 +164,13 @@ def flashattn(
 
 
 def configurations() -> list[dict[str, int]]:
-    """The search space of `--tune`."""
-    axes = {"block_M": (64, 128), "block_N": (32, 64, 128), "num_stages": (2, 3), "threads": (128, 256)}
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    """The search space of `--tune`: 64 rows of queries for every 128 threads, or twice as many."""
+    shapes = ((64, 128), (128, 128), (128, 256), (192, 384))
+    axes = itertools.product(shapes, (64, 128), (2, 3))
+    return [
+        {"block_M": rows, "block_N": columns, "num_stages": stages, "threads": threads}
+        for (rows, threads), columns, stages in axes
+    ]
 
 
 tuned_flashattn = tilelang.autotune(configs=configurations, warmup=3, rep=12)(flashattn)
