@@ -69,7 +69,7 @@ def _launches(stmts: list[Any]) -> Iterator[tuple[list[tuple[Any, int]], int, li
     for stmt in stmts:
         axes: list[tuple[Any, int, str]] = []
         parts: list[Any] = []
-        inner = stmt
+        inner: Any = stmt
         while isinstance(inner, tirx.AttrStmt) and inner.attr_key == "thread_extent":
             extent = const_int(inner.value)
             axes.append((inner.node.var, _UNKNOWN_TRIPS if extent is None else extent, str(inner.node.thread_tag)))
