@@ -67,9 +67,9 @@ def tma_obstacle(op: TileOp, written: set[Any]) -> str | None:
     if not (is_load or is_store):
         return f"not between global and shared memory but {scopes[0]} to {scopes[1]}"
     outer, inner = (src, dst) if is_load else (dst, src)
-    if not op.attrs["tma"]:
+    if not op.attrs.get("tma", True):
         return "disabled by the program"
-    if op.attrs["prefer"] not in ("", "tma"):
+    if op.attrs.get("prefer", "") not in ("", "tma"):
         return f"the program prefers {op.attrs['prefer']}"
     if dtype_of(src.source) != dtype_of(dst.source):
         return f"it converts {dtype_of(src.source)} to {dtype_of(dst.source)}"

@@ -64,7 +64,8 @@ def _tile_op_touches(op: TileOp) -> set[Touch]:
         for region in regions:
             scope = region.source.ty.storage_scope
             shared_operand = op.attrs.get("inst") == "wgmma" and scope in SHARED_SCOPES
-            found.add(Touch(region.source, write, shared_operand or via.startswith("tma") or op.name == "tma_load"))
+            transfer = via.startswith("tma") or op.name.startswith("tma_")
+            found.add(Touch(region.source, write, shared_operand or transfer))
             for r in region.region:
                 found |= expr_touches(r.min)
     for operand in op.operands.values():

@@ -130,7 +130,7 @@ def _is_global_copy(stmt: Any) -> bool:
     op = TileOp.from_stmt(stmt)
     if op is not None:
         return op.name == "copy" and op["src"].source.ty.storage_scope == GLOBAL
-    return isinstance(stmt, tirx.For) and ASYNC_COPY in stmt.annotations
+    return isinstance(stmt, tirx.For) and int(stmt.annotations.get(ASYNC_COPY, 0)) == 1
 
 
 def _is_nest(stmt: Any) -> bool:

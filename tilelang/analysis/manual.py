@@ -13,11 +13,16 @@ from tilelang.analysis.effects import expressions_of
 from tilelang.ir.device.effects import Arrive, Sync, Wait
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import const_int, walk_list
+from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["user_barrier_ids", "user_barriers"]
+__all__ = ["by_hand", "device_ops_in", "user_barrier_ids", "user_barriers"]
+
+_OPS = frozenset({"async_copy", "tma_copy_in", "tma_copy_out", "wait_gemm"})
+_REGISTERS = frozenset({"setmaxnreg_dec", "setmaxnreg_inc"})
 
 
-def _device_ops(stmts: Iterable[Any]) -> Iterator[DeviceOp]:
+def device_ops_in(stmts: Iterable[Any]) -> Iterator[DeviceOp]:
+    """The device ops of some statements."""
     found: list[DeviceOp] = []
 
     def visit(call: Any) -> None:
@@ -31,16 +36,25 @@ def _device_ops(stmts: Iterable[Any]) -> Iterator[DeviceOp]:
     return iter(found)
 
 
+def by_hand(stmts: Iterable[Any]) -> bool:
+    """Does a level-1 program divide the work among its threads itself, or wait for transfers and products itself?"""
+    body = list(stmts)
+    ops = [op for s in walk_list(body) if (op := TileOp.from_stmt(s)) is not None]
+    if any(op.name in _OPS or op.attrs.get("explicit") for op in ops):
+        return True
+    return user_barriers(body) or any(op.name in _REGISTERS for op in device_ops_in(body))
+
+
 def user_barriers(stmts: Iterable[Any]) -> bool:
     """Does the program wait for some of its threads by mbarriers or by named barriers?"""
     return any(
         isinstance(e, Wait) or (isinstance(e, Arrive) and not e.init) or (isinstance(e, Sync) and e.scope == "named")
-        for op in _device_ops(stmts)
+        for op in device_ops_in(stmts)
         for e in op.effects
     )
 
 
 def user_barrier_ids(stmts: Iterable[Any]) -> set[int]:
     """The named barriers that a program names by constants."""
-    named = [op for op in _device_ops(stmts) if any(isinstance(e, Sync) and e.scope == "named" for e in op.effects)]
+    named = [op for op in device_ops_in(stmts) if any(isinstance(e, Sync) and e.scope == "named" for e in op.effects)]
     return {n for op in named if (n := const_int(op["id"])) is not None}

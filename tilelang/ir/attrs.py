@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ARRIVE_COUNTS",
     "ASYNC_COPY",
     "BARRIER_SCOPE",
     "CLUSTER_DIMS",
@@ -57,10 +58,12 @@ PARALLEL = "tl.parallel"  # on the outermost loop of a T.Parallel nest: int, num
 NUM_STAGES = "tl.num_stages"  # on a T.Pipelined loop: int >= 0
 PIPELINE_ORDER = "tl.pipeline_order"  # list[int], manual schedule
 PIPELINE_STAGE = "tl.pipeline_stage"  # list[int], manual schedule
-ASYNC_COPY = "tl.async_copy"  # 1 on a T.Parallel nest whose global -> shared copies are cp.async
+ASYNC_COPY = "tl.async_copy"  # on a T.Parallel nest whose global -> shared copies are cp.async: 1, or 2 if the program waits
 COALESCED_WIDTH = "tl.coalesced_width"  # int, vector width asked for on a T.Parallel nest or copy
 LOOP_LAYOUT = "tl.loop_layout"  # str, layout text pinned by the user (loop_layout=)
 UNROLL = "tl.unroll"  # int factor on a T.unroll loop (0 = full)
+
+ARRIVE_COUNTS = "tl.arrive_counts"  # list[int], on AllocBuffer of a program's own mbarriers: arrivals of a phase
 
 # Facts written by passes.
 LOOP_ID = "tl.loop_id"  # int, on the outermost loop of a T.Parallel nest

@@ -74,6 +74,7 @@ _ROWS = (
             "warps_m": 0,  # fact: warps (mma) or warpgroups (wgmma) along M
             "warps_n": 0,
             "sync": True,  # fact of schedule_gemms: False = issued only, a wait_gemm retires it
+            "explicit": False,  # T.wgmma_gemm: on wgmma or not at all, and the program waits for it
         },
         "c = (clear ? 0 : c) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. Accumulates in c's dtype.",
     ),
@@ -85,8 +86,15 @@ _ROWS = (
             "dim": -1,  # reduced dimension of src
             "clear": True,  # False: fold the old dst in
             "nan_propagate": False,
+            "partial": False,  # fact of defer_sums: each lane keeps its own part of a row, a `combine` follows
         },
         "dst = fold of src over dim; dst has src's extents without dim (or with 1 there)",
+    ),
+    TileOpRow(
+        "combine",
+        {"dst": _U},
+        {},
+        "every lane that holds an element of dst has a part of it (reduce with `partial`); afterwards all have the sum",
     ),
     TileOpRow(
         "cumulate",
@@ -138,7 +146,26 @@ _ROWS = (
         "turn_pass", {}, {"after": ""}, "hand the turn to the next warpgroup, once fragment `after` (a name) is known"
     ),
     TileOpRow("settle", {}, {}, "what stands in front, back to the last turn_pass, is issued before what follows"),
-    TileOpRow("sync_threads", {}, {}, "block-wide barrier asked for by the user"),
+    TileOpRow("sync_threads", {}, {}, "barrier of the threads that run it, asked for by the user"),
+    # Transfers that the program waits for itself.
+    TileOpRow(
+        "tma_copy_in",
+        {"src": _R, "dst": _W, "barrier": _V},
+        {"eviction_policy": "", "leader_scope": 0},
+        "one thread (of every `leader_scope` ones, 0 = of all) announces the bytes to `barrier` and starts the transfer",
+    ),
+    TileOpRow(
+        "tma_copy_out",
+        {"src": _R, "dst": _W},
+        {"eviction_policy": "", "leader_scope": 0},
+        "one thread (of every `leader_scope` ones, 0 = of all) starts the transfer and commits it as a bulk group",
+    ),
+    TileOpRow(
+        "async_copy",
+        {"src": _R, "dst": _W},
+        {"coalesced_width": 0},
+        "dst = src by cp.async; out-of-range elements read as 0. Complete when a cp_async group says so",
+    ),
 )
 
 TILE_OPS: dict[str, TileOpRow] = {row.name: row for row in _ROWS}

@@ -11,6 +11,18 @@ import difflib
 from typing import Any
 
 from tilelang.language.allocate import alloc_fragment, alloc_local, alloc_shared, alloc_var
+from tilelang.language.asynchronous import (
+    access_ptr,
+    async_copy,
+    ptx_commit_group,
+    ptx_cp_async,
+    ptx_wait_group,
+    tma_copy,
+    tma_store_arrive,
+    tma_store_wait,
+    wait_wgmma,
+    wgmma_gemm,
+)
 from tilelang.language.atomics import (
     atomic_add,
     atomic_addx2,
@@ -22,6 +34,16 @@ from tilelang.language.atomics import (
     atomic_or,
     atomic_store,
     atomic_xor,
+)
+from tilelang.language.barriers import (
+    alloc_barrier,
+    barrier_arrive,
+    barrier_wait,
+    cp_async_barrier_noinc,
+    mbarrier_arrive,
+    mbarrier_arrive_expect_tx,
+    mbarrier_expect_tx,
+    mbarrier_wait_parity,
 )
 from tilelang.language.control import (
     WarpSpecialize,
@@ -55,6 +77,7 @@ from tilelang.language.declare import (
     dyn,
     dynamic,
     empty,
+    inline,
     macro,
     prim_func,
     ptr,
@@ -209,6 +232,7 @@ from tilelang.language.warps import (
     shfl_sync,
     shfl_up,
     shfl_xor,
+    shuffle_elect,
     sync_warp,
     warp_reduce_bitand,
     warp_reduce_bitor,
@@ -229,10 +253,7 @@ _AUTOMATIC = "write a T.Pipelined loop with T.copy and T.gemm; the compiler plac
 _UNSUPPORTED = {
     **dict.fromkeys(
         (
-            "alloc_barrier", "alloc_cluster_barrier", "alloc_descriptor", "async_copy", "barrier_arrive",
-            "barrier_wait", "copy_cluster", "cp_async_barrier_noinc", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
-            "mbarrier_expect_tx", "mbarrier_wait_parity", "ptx_commit_group", "ptx_cp_async", "ptx_wait_group",
-            "tma_copy", "tma_store_arrive", "tma_store_wait", "wait_wgmma", "wgmma_gemm",
+            "alloc_cluster_barrier", "alloc_descriptor", "copy_cluster",
         ),
         _AUTOMATIC,
     ),
@@ -245,7 +266,13 @@ _UNSUPPORTED = {
 }  # fmt: skip
 
 
+# Fast versions: the compiler chooses the instruction by the fast-math option, so they are the plain functions.
+_FAST = {f"__{f.__name__}": f for f in (exp, exp2, exp10, log, log2, log10, sin, cos, tan, pow)}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _FAST:
+        return _FAST[name]
     if name in _UNSUPPORTED:
         raise UnsupportedName(name=name, instead=_UNSUPPORTED[name])
     close = difflib.get_close_matches(name, __all__, 1)
@@ -279,10 +306,12 @@ __all__ = [
     "Vectorized",
     "WarpSpecialize",
     "abs",
+    "access_ptr",
     "acos",
     "activemask",
     "all_of",
     "all_sync",
+    "alloc_barrier",
     "alloc_fragment",
     "alloc_local",
     "alloc_reducer",
@@ -299,6 +328,7 @@ __all__ = [
     "any_sync",
     "asin",
     "assume",
+    "async_copy",
     "atan",
     "atan2",
     "atomic_add",
@@ -313,6 +343,8 @@ __all__ = [
     "atomic_xor",
     "ballot",
     "ballot_sync",
+    "barrier_arrive",
+    "barrier_wait",
     "bfloat16",
     "bitwise_and",
     "bitwise_not",
@@ -335,6 +367,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cp_async_barrier_noinc",
     "cummax",
     "cumsum",
     "dec_max_nreg",
@@ -394,9 +427,14 @@ __all__ = [
     "log10",
     "log1p",
     "log2",
+    "inline",
     "macro",
     "max",
     "max_value",
+    "mbarrier_arrive",
+    "mbarrier_arrive_expect_tx",
+    "mbarrier_expect_tx",
+    "mbarrier_wait_parity",
     "min",
     "min_value",
     "named_barrier_arrive",
@@ -407,6 +445,9 @@ __all__ = [
     "pow",
     "prim_func",
     "ptr",
+    "ptx_commit_group",
+    "ptx_cp_async",
+    "ptx_wait_group",
     "range",
     "reduce_absmax",
     "reduce_abssum",
@@ -430,6 +471,7 @@ __all__ = [
     "shfl_xor",
     "shift_left",
     "shift_right",
+    "shuffle_elect",
     "sigmoid",
     "sin",
     "sinh",
@@ -441,6 +483,9 @@ __all__ = [
     "tan",
     "tanh",
     "thread_return",
+    "tma_copy",
+    "tma_store_arrive",
+    "tma_store_wait",
     "transpose",
     "trunc",
     "truncdiv",
@@ -454,11 +499,13 @@ __all__ = [
     "use_swizzle",
     "vectorized",
     "view",
+    "wait_wgmma",
     "warp_reduce_bitand",
     "warp_reduce_bitor",
     "warp_reduce_max",
     "warp_reduce_min",
     "warp_reduce_sum",
+    "wgmma_gemm",
     "ws",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

@@ -14,7 +14,7 @@ from tvm import ir, tirx
 
 from tilelang.ir import attrs
 from tilelang.language import errors
-from tilelang.language.elementwise import element_at, open_nest
+from tilelang.language.elementwise import element_at, layout_text, open_nest
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
 from tilelang.tir_builder.regions import extents_of, pair_regions, same_extent, squeeze, tile_name, tile_region
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _EVICTION = ("", "evict_normal", "evict_first", "evict_last")
+_COPY_OPTIONS = ("coalesced_width", "disable_tma", "eviction_policy")
 _PREFER = ("", "tma", "cp_async", "sync")
 
 
@@ -69,6 +70,10 @@ def copy(
     """
     builder = Builder.current("copy")
     options = {**(annotations or {})}
+    for key in options:
+        if key not in _COPY_OPTIONS:
+            choices = ", ".join(_COPY_OPTIONS)
+            raise errors.BadChoice(what="a key of annotations", value=key, choices=choices, arg="annotations")
     eviction = str(eviction_policy or options.get("eviction_policy") or "")
     prefer = str(prefer_instruction or "")
     for what, value, choices in (("eviction_policy", eviction, _EVICTION), ("prefer_instruction", prefer, _PREFER)):
@@ -79,13 +84,12 @@ def copy(
         return
     a, b = pair_regions(src, dst)
     safe = builder.safe_value_of(a.source)
-    if safe is not None:
-        _copy_with_safe_value(builder, a, b, safe)
+    if safe is not None or loop_layout is not None:
+        notes = {} if loop_layout is None else {attrs.LOOP_LAYOUT: layout_text(loop_layout)}
+        if coalesced_width is not None:
+            notes[attrs.COALESCED_WIDTH] = int(coalesced_width)
+        _copy_by_elements(builder, a, b, 0 if safe is None else safe, notes)
         return
-    if loop_layout is not None:
-        raise errors.NotSupported(
-            what="loop_layout in T.copy", instead="write the copy as a T.Parallel loop with it", arg="loop_layout"
-        )
     chosen = {
         "coalesced_width": int(coalesced_width or options.get("coalesced_width") or 0),
         "tma": not (disable_tma or options.get("disable_tma", False)),
@@ -95,9 +99,9 @@ def copy(
     builder.tile_op("copy", {"src": a, "dst": b}, chosen)
 
 
-def _copy_with_safe_value(builder: Builder, src: Any, dst: Any, safe: Any) -> None:
-    """A copy whose reads outside of the tensor give a value of the program's choice."""
-    loop = open_nest(builder, dst)
+def _copy_by_elements(builder: Builder, src: Any, dst: Any, safe: Any, notes: dict[str, Any]) -> None:
+    """A copy written as a nest: with a layout or a value outside of the tensor that the program chose."""
+    loop = open_nest(builder, dst, notes)
     target, writable = element_at(dst, loop.values)
     source, readable = element_at(src, loop.values)
     value = cast_to(choose(readable, source, cast_to(as_expr(safe), dtype_of(source))), dtype_of(target))
@@ -167,11 +171,26 @@ def gemm(
     A and B are shared or fragment tiles, C a fragment. `clear_accum` starts from zero and may be an expression. Raises
     GemmShape, GemmOperandScope and GemmOperandRank.
     """
-    builder = Builder.current("gemm")
     if mbar is not None:
         raise errors.NotSupported(
             what="mbar in T.gemm", instead="leave the synchronisation to the compiler", arg="mbar"
         )
+    multiply("gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum)
+
+
+def multiply(
+    function: str,
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool,
+    transpose_B: bool,
+    policy: GemmWarpPolicy,
+    clear_accum: Any,
+    explicit: bool = False,
+) -> None:
+    """The tile op of T.gemm, or of T.wgmma_gemm, which is `explicit`."""
+    builder = Builder.current(function)
     (a, (a0, a1)), (b, (b0, b1)) = _gemm_operand(A, "A"), _gemm_operand(B, "B")
     c, (c0, c1) = _gemm_operand(C, "C")
     m, k = (a1, a0) if transpose_A else (a0, a1)
@@ -194,7 +213,7 @@ def gemm(
         raise errors.BadChoice(what="policy", value=policy, choices=choices, arg="policy")
     wipe = as_condition(clear_accum)
     wipe = tirx.const(wipe, "bool") if isinstance(wipe, bool) else wipe
-    options = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": policy.value}
+    options = {"trans_a": bool(transpose_A), "trans_b": bool(transpose_B), "policy": policy.value, "explicit": explicit}
     builder.tile_op("gemm", {"a": a, "b": b, "c": c, "clear": wipe}, options)
 
 
@@ -206,13 +225,18 @@ def _check_scopes(op: str, **operands: Any) -> None:
             raise errors.OperandScope(op=op, operand=operand, name=region.source.name, scope=scope, arg=operand)
 
 
-def reduce(buffer: Any, out: Any, kind: str, dim: int = -1, clear: bool = True, nan_propagate: bool = False) -> None:
+def reduce(
+    buffer: Any, out: Any, kind: str, dim: int = -1, clear: bool = True, nan_propagate: bool = False, batch: int = 1
+) -> None:
     """Fold a tile over one dimension with "sum", "max", "min", "abssum", "absmax", "bitand", "bitor" or "bitxor".
 
-    `out` has the shape of `buffer` without `dim`, or with 1 there. `clear=False` folds the old `out` in.
+    `out` has the shape of `buffer` without `dim`, or with 1 there. `clear=False` folds the old `out` in. `batch` is a
+    hint how many results to fold at once.
     """
     builder = Builder.current("reduce")
     op = f"reduce_{kind}"
+    if batch < 1:
+        raise errors.BadPositive(what="batch", required="1 or more", value=batch, arg="batch")
     src, dst = tile_region(buffer, op, "buffer"), tile_region(out, op, "out")
     _check_scopes(op, buffer=src, out=dst)
     shape = extents_of(src)
@@ -243,28 +267,28 @@ def _same(a: list[Any], b: list[Any]) -> bool:
 
 def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1) -> None:
     """out = sum of buffer over dim."""
-    reduce(buffer, out, "sum", dim, clear)
+    reduce(buffer, out, "sum", dim, clear, batch=batch)
 
 
 def reduce_max(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = False
 ) -> None:
     """out = greatest element of buffer over dim."""
-    reduce(buffer, out, "max", dim, clear, nan_propagate)
+    reduce(buffer, out, "max", dim, clear, nan_propagate, batch)
 
 
 def reduce_min(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = False
 ) -> None:
     """out = least element of buffer over dim."""
-    reduce(buffer, out, "min", dim, clear, nan_propagate)
+    reduce(buffer, out, "min", dim, clear, nan_propagate, batch)
 
 
 def reduce_absmax(
     buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = False
 ) -> None:
     """out = greatest absolute value of buffer over dim."""
-    reduce(buffer, out, "absmax", dim, clear, nan_propagate)
+    reduce(buffer, out, "absmax", dim, clear, nan_propagate, batch)
 
 
 def reduce_abssum(buffer: Any, out: Any, dim: int = -1, clear: bool = True) -> None:

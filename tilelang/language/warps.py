@@ -30,6 +30,7 @@ __all__ = [
     "shfl_sync",
     "shfl_up",
     "shfl_xor",
+    "shuffle_elect",
     "sync_warp",
     "warp_reduce_bitand",
     "warp_reduce_bitor",
@@ -175,3 +176,13 @@ get_warp_idx_sync = get_warp_idx
 def get_warp_group_idx(warp_size: int = _WARP, warps_per_group: int = _WARP_GROUP // _WARP) -> Any:
     """The warpgroup (four warps) of this thread in its block."""
     return binary("//", _linear_thread("get_warp_group_idx"), warp_size * warps_per_group)
+
+
+def shuffle_elect(thread_extent: int = 0) -> Any:
+    """Is this the thread that acts for its group: the first of every `thread_extent` threads, of the block if 0."""
+    index = _linear_thread("shuffle_elect")
+    if thread_extent < 0:
+        raise errors.BadPositive(
+            what="thread_extent", required="0 or more threads", value=thread_extent, arg="thread_extent"
+        )
+    return binary("%", index, thread_extent) == 0 if thread_extent else index == 0

@@ -7,6 +7,7 @@ from tilelang.support.errors import UserError
 
 __all__ = [
     "BarrierInDivergentCode",
+    "NeedsArch",
     "OutOfBarriers",
     "SharedMemoryExceeded",
     "UnsupportedOperand",
@@ -23,6 +24,12 @@ class SharedMemoryExceeded(UserError):
     code = "TL5002"
     message = "the kernel needs {needed} bytes of shared memory; a block of {arch} has {limit}:\n{arithmetic}"
     help = "use smaller tiles or fewer pipeline stages"
+
+
+class NeedsArch(UserError):
+    code = "TL5007"
+    message = "{what} needs {needs} or newer; this is compiled for {arch}"
+    help = "compile for a newer device, or choose between two forms by the target in Python"
 
 
 class UnsupportedOperand(UserError):

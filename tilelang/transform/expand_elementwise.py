@@ -46,6 +46,8 @@ def _expand(stmt: Any) -> Any:
         return stmt
     if op.name == "fill":
         return _elementwise(op, None, op["dst"], op["value"])
+    if op.name == "async_copy":
+        return _elementwise(op, op["src"], op["dst"], None)
     if op.name == "copy" and op.attrs["via"] in ("loop", "cp_async", ""):
         return _elementwise(op, op["src"], op["dst"], None)
     return stmt
@@ -58,6 +60,8 @@ def _elementwise(op: TileOp, src: ir.TensorRegion | None, dst: ir.TensorRegion, 
         annotations[COALESCED_WIDTH] = op.attrs["coalesced_width"]
     if op.attrs.get("via") == "cp_async":
         annotations[ASYNC_COPY] = 1
+    if op.name == "async_copy":
+        annotations[ASYNC_COPY] = 2
     if op.attrs.get("loop_layout"):
         annotations[LOOP_LAYOUT] = op.attrs["loop_layout"]
 

@@ -55,7 +55,13 @@ from tilelang.layout import row_major
 from tilelang.target.arch import Arch
 from tilelang.transform.errors import SharedMemoryExceeded
 from tilelang.transform.group_barriers import GroupBarriers, block_barrier
-from tilelang.transform.lower.bulk_copy import TensorMaps, lower_tma_load, lower_tma_store
+from tilelang.transform.lower.bulk_copy import (
+    TensorMaps,
+    lower_tma_copy_in,
+    lower_tma_copy_out,
+    lower_tma_load,
+    lower_tma_store,
+)
 from tilelang.transform.lower.context import LowerContext, relative
 from tilelang.transform.lower.cumulate import lower_cumulate
 from tilelang.transform.lower.fast_math import lower_math
@@ -64,7 +70,7 @@ from tilelang.transform.lower.gemm_mma import lower_gemm_mma
 from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gemm
 from tilelang.transform.lower.matrix_store import lower_matrix_store
 from tilelang.transform.lower.parallel import lower_parallel
-from tilelang.transform.lower.reduce import lower_reduce
+from tilelang.transform.lower.reduce import lower_combine, lower_reduce
 from tilelang.transform.lower.scalar import lower_expression, lower_scalar
 from tilelang.transform.lower.turns import lower_turn
 from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
@@ -350,10 +356,13 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("gemm", "fma"): _plain(lower_gemm_fma),
     ("wait_gemm", ""): _plain(lower_wait_gemm),
     ("reduce", ""): _plain(lower_reduce),
+    ("combine", ""): _plain(lower_combine),
     ("cumulate", ""): _plain(lower_cumulate),
     ("copy", "stmatrix"): _plain(lower_matrix_store),
     ("copy", "tma_store"): lambda op, ctx, maps: [lower_tma_store(op, ctx, maps)],
     ("tma_load", ""): lower_tma_load,
+    ("tma_copy_in", ""): lower_tma_copy_in,
+    ("tma_copy_out", ""): lower_tma_copy_out,
     ("acquire", ""): _plain(_lower_acquire),
     ("release", ""): _plain(_lower_release),
     ("turn_start", ""): _plain(lower_turn),

@@ -24,6 +24,7 @@ from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.ir.attrs import NUM_STAGES, PARALLEL
 from tilelang.ir.stmts import (
     Kernel,
+    as_stmt,
     bodies,
     const_int,
     fresh,
@@ -94,7 +95,7 @@ class _Peeler:
         return [
             tirx.Bind(cut, split, span=loop.span),
             _ranged(clear, loop.min, cut - loop.min),
-            _ranged(fresh([loop])[0], cut, end - cut),
+            _shifted(loop, cut, end - cut),
         ]
 
     def masks(self, loop: Any) -> list[_Mask]:
@@ -253,4 +254,14 @@ def _trivial(stmt: Any) -> Any:
 def _ranged(loop: Any, low: Any, extent: Any) -> Any:
     return tirx.For(
         loop.loop_var, low, extent, loop.kind, loop.body, loop.thread_binding, loop.annotations, loop.step, loop.span
+    )
+
+
+def _shifted(loop: Any, low: Any, extent: Any) -> Any:
+    """A copy of the loop over [low, low + extent) that counts from zero: TVM's simplifier trips over a loop of one
+    iteration whose start is an expression."""
+    var = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
+    body = fresh(bodies(loop)[0], {loop.loop_var: var + low})
+    return tirx.For(
+        var, 0, extent, loop.kind, as_stmt(body), loop.thread_binding, loop.annotations, loop.step, loop.span
     )

@@ -15,11 +15,14 @@ from typing import Any
 
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
+from tilelang.transform.check_arch import check_arch
+from tilelang.transform.defer_sums import defer_sums
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.hoist_allocations import hoist_allocations
 from tilelang.transform.hoist_invariants import hoist_invariants
 from tilelang.transform.infer_layouts import infer_layouts
+from tilelang.transform.init_barriers import init_barriers
 from tilelang.transform.insert_sync import insert_sync
 from tilelang.transform.lower_tile_ops import lower_tile_ops
 from tilelang.transform.overlap_gemms import overlap_gemms
@@ -64,6 +67,7 @@ class Pass:
 PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
+        Pass("check_arch", lambda f, c: check_arch(f, c.arch), "errors name the program's own statements"),
         Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
         Pass(
             "plan_gemms",
@@ -97,9 +101,13 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "copies that round are loops now; no pass has put the kernel into a loop yet",
         ),
         Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),
+        Pass(
+            "defer_sums", lambda f, c: defer_sums(f, c.options.deferred_sums), "layouts say which lanes share a row"
+        ),
     ),
     "scheduled": (
         Pass("plan_stages", plan_stages, "layouts fix the bytes of a stage"),
+        Pass("init_barriers", lambda f, c: init_barriers(f), "the kernel's start still is that of all threads"),
         Pass("specialize_warps", lambda f, c: specialize_warps(f, c.arch), "TMA rings and roles"),
         Pass("pipeline_async_copies", lambda f, c: pipeline_async_copies(f), "what the producer did not take"),
         Pass(

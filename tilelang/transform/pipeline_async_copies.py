@@ -20,7 +20,7 @@ from tvm import tirx
 
 from tilelang.analysis.effects import touches
 from tilelang.analysis.loads import load_sites, producer_obstacle
-from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, PARALLEL, RING
+from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, RING
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import (
     Kernel,
@@ -112,7 +112,7 @@ class _Pipeliner:
 
 
 def _is_async(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations and ASYNC_COPY in stmt.annotations
+    return isinstance(stmt, tirx.For) and int(stmt.annotations.get(ASYNC_COPY, 0)) == 1
 
 
 def _ends(nest: Any) -> tuple[Any, Any]:

@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tvm import tirx
+from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import touches
-from tilelang.ir.attrs import BARRIER_SCOPE, LAYOUT, OFFSET, RING, SHARED_SCOPES
+from tilelang.analysis.manual import user_barriers
+from tilelang.ir.attrs import ASYNC_COPY, BARRIER_SCOPE, LAYOUT, OFFSET, RING, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, consumer_list, map_kernels, rebuild, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads as load_layout
@@ -98,6 +99,7 @@ def _is_shared(buffer: Any) -> bool:
 def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:
     """First and last statement that touches each shared tile."""
     lives: dict[Any, tuple[int, int]] = {}
+    whole = _unordered(stmts)
     rings = {a.buffer for a in allocs if RING in a.annotations}
     flying: set[Any] = set()  # operands of gemms that have not been waited for
     for i, stmt in enumerate(stmts):
@@ -111,4 +113,21 @@ def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:
             if buffer.ty.storage_scope in SHARED_SCOPES:
                 first, _ = lives.get(buffer, (0 if buffer in rings else i, i))
                 lives[buffer] = (first, i)
-    return lives
+    return {b: life for b, life in lives.items() if b not in whole}
+
+
+def _unordered(stmts: list[Any]) -> set[Any]:
+    """Buffers whose uses the program orders itself: transfers of its own, and, where it has barriers of its own, what
+    is used inside branches (their threads run on beside the others)."""
+    found: set[Any] = set()
+    for s in walk_list(stmts):
+        op = TileOp.from_stmt(s)
+        if op is not None and op.name in ("tma_copy_in", "tma_copy_out"):
+            found |= {r.source for r in op.operands.values() if isinstance(r, ir.TensorRegion)}
+        elif isinstance(s, tirx.For) and int(s.annotations.get(ASYNC_COPY, 0)) == 2:
+            found |= {t.buffer for t in touches(s)}
+        elif op is None and isinstance(s, tirx.Evaluate):
+            found |= {t.buffer for t in touches(s)}  # an address that is given away
+    if user_barriers(stmts):
+        found |= {t.buffer for s in walk_list(stmts) if isinstance(s, tirx.IfThenElse) for t in touches(s)}
+    return found

@@ -23,11 +23,13 @@ from tvm import tirx
 from tilelang.analysis.copies import bits_of, tile_extents, tma_obstacle
 from tilelang.analysis.effects import written_in
 from tilelang.analysis.loads import load_sites, producer_obstacle
+from tilelang.analysis.manual import by_hand
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, NUM_STAGES, SHARED_DYN, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch
+from tilelang.transform.errors import NeedsArch, UnsupportedOperand
 
 __all__ = ["plan_copies"]
 
@@ -84,6 +86,8 @@ class _Planner:
         """Why this kernel cannot have a producer warp."""
         if self.options.warp_specialize is False:
             return "warp specialisation is switched off"
+        if by_hand(self.kernel.body):
+            return "the program divides its threads, or waits for transfers, by hand"
         if self.kernel.threads % 32 or self.kernel.axis("threadIdx.y") is not None:
             return f"{self.kernel.threads} threads are not whole warps along threadIdx.x"
         if self.kernel.threads > self.arch.max_threads - 128:
@@ -97,10 +101,22 @@ class _Planner:
             if op is not None and op.name == "copy":
                 out += self.plan_copy(stmt, op, pipelined)
                 continue
+            if op is not None and op.name in ("tma_copy_in", "tma_copy_out"):
+                self.check_transfer(op)
             inner = bodies(stmt)
             here = _stages(stmt) > 0 if isinstance(stmt, tirx.For) else pipelined
             out.append(with_bodies(stmt, [self.plan(b, here) for b in inner]) if inner else stmt)
         return out
+
+    def check_transfer(self, op: TileOp) -> None:
+        """A transfer that the program asks for takes the copy engine or is an error."""
+        if not self.arch.tma:
+            raise NeedsArch(span=op.span, what="T.tma_copy", needs="sm_90", arch=self.arch.name)
+        why = tma_obstacle(op, self.written if op.name == "tma_copy_in" else set())
+        if why is not None:
+            shared = op["dst" if op.name == "tma_copy_in" else "src"].source
+            fix = "use T.copy, or change the tile so that the copy engine can move it"
+            raise UnsupportedOperand(span=op.span, op="T.tma_copy", buffer=shared.name, why=why, fix=fix)
 
     def plan_copy(self, stmt: Any, op: TileOp, pipelined: bool) -> list[Any]:
         src, dst = op["src"].source, op["dst"].source

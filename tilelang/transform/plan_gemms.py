@@ -22,7 +22,7 @@ from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.support.errors import UserError
 from tilelang.target.arch import Arch
 
-__all__ = ["GemmShapeMismatch", "plan_gemms"]
+__all__ = ["GemmShapeMismatch", "NoWgmma", "plan_gemms"]
 
 
 class GemmShapeMismatch(UserError):
@@ -33,11 +33,18 @@ class GemmShapeMismatch(UserError):
     )
 
 
+class NoWgmma(UserError):
+    code = "TL5102"
+    message = "T.wgmma_gemm cannot run on wgmma: {why}"
+    help = "use T.gemm, which takes the fastest instruction that fits"
+
+
 def plan_gemms(func: Any, arch: Arch) -> Any:
     """The function with an instruction on every gemm.
 
     Raises:
         GemmShapeMismatch: operand shapes do not fit together.
+        NoWgmma: T.wgmma_gemm where wgmma cannot be used.
         TileCodeInDivergentCode: which threads run a gemm is not known.
     """
     notes: list[str] = []
@@ -76,6 +83,8 @@ def _plan_one(op: Any, threads: tuple[int, int], arch: Arch, notes: list[str]) -
     got = plan_gemm(op, threads, arch)
     if isinstance(got, str):
         raise GemmShapeMismatch(span=op.span, what=got)
+    if op.attrs["explicit"] and got.inst != "wgmma":
+        raise NoWgmma(span=op.span, why=got.reasons[0].removeprefix("no wgmma: "))
     place = f"line {op.span.line}: " if op.span is not None else ""
     notes += [f"{place}gemm into {op['c'].source.name} runs on {got.inst}; {reason}" for reason in got.reasons]
     facts = {"inst": got.inst, "warps_m": got.warps_m, "warps_n": got.warps_n}

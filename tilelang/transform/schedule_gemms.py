@@ -23,6 +23,7 @@ from tvm import tirx
 
 from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
+from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.work import nest_extent, special_functions
 from tilelang.ir.attrs import ROLE
 from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies
@@ -60,7 +61,7 @@ def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
 
     def retire(count: int) -> None:
         """Waits for the oldest `count` groups, then gives back what only they still read."""
-        if count == 0:
+        if count <= 0:
             return
         done = flying[:count]
         del flying[:count]
@@ -85,7 +86,12 @@ def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
             carried = carry_gemms(stmt) if carry else None
             out += carried or [with_bodies(stmt, [_schedule(b, carry, early) for b in inner])]
             continue
+        if op is not None and op.name == "wait_gemm":  # the program's
+            retire(len(flying) - op.attrs["pending"])
+            continue
         last = max((i for i, g in enumerate(flying) if g.conflicts(stmt)), default=-1)
+        if flying and user_barriers([stmt]):  # others may go on to overwrite what a gemm reads
+            last = max((i for i, g in enumerate(flying) if not g.op.attrs["explicit"]), default=last)
         retire(last + 1)
         if op is not None and is_async_gemm(stmt):
             stmt = make_tile_op("gemm", op.operands, {**op.attrs, "sync": False}, op.span)

@@ -218,6 +218,10 @@ class _Reader:
                 self.add(Transfer(*head, tile("src")))
             case "copy", "stmatrix":
                 self.add(MatrixStore(*head, tile("src"), tile("dst")))
+            case "tma_copy_in", _:
+                self.add(Transfer(*head, tile("dst")))
+            case "tma_copy_out", _:
+                self.add(Transfer(*head, tile("src")))
             case "reduce", _:
                 src = tile("src")
                 self.add(Reduce(*head, src, tile("dst"), op.attrs["dim"] % len(src.shape)))

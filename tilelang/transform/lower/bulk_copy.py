@@ -7,12 +7,13 @@ instruction. Elements outside the tensor read as 0 and are not stored, so no pre
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import tirx
 
-from tilelang.analysis.copies import bits_of, global_strides
+from tilelang.analysis.copies import bits_of, global_strides, tile_extents
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of
 from tilelang.ir.tensor_map import TensorMapSpec, tensor_map
@@ -21,7 +22,7 @@ from tilelang.layout import SharedTile, shared_tile_of
 from tilelang.transform.errors import UnsupportedOperand
 from tilelang.transform.lower.context import LowerContext
 
-__all__ = ["TensorMaps", "lower_tma_load", "lower_tma_store"]
+__all__ = ["TensorMaps", "lower_tma_copy_in", "lower_tma_copy_out", "lower_tma_load", "lower_tma_store"]
 
 L2_SECTOR_BYTES = 128
 POLICIES = {"evict_first": "l2_evict_first", "evict_last": "l2_evict_last", "evict_normal": ""}
@@ -67,12 +68,36 @@ def lower_tma_load(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]
 
 def lower_tma_store(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> Any:
     """Thread 0 of the role starts the transfers and commits them as one bulk group."""
+    return _store(op, ctx, maps, tirx.EQ(ctx.thread, tirx.const(0, "int32")))
+
+
+def _store(op: TileOp, ctx: LowerContext, maps: TensorMaps, leader: Any) -> Any:
     body = []
     for box, at, coords in _transfers(op, "dst", "src", ctx):
         tmap = maps.get(op["dst"].source, box.extents, box.swizzle)
         body.append(device_op(f"tma_store_{len(coords)}d", tmap, at, *coords, span=op.span))
     body.append(device_op("bulk_commit"))
-    return tirx.IfThenElse(tirx.EQ(ctx.thread, tirx.const(0, "int32")), as_stmt(body), None, span=op.span)
+    return tirx.IfThenElse(leader, as_stmt(body), None, span=op.span)
+
+
+def lower_tma_copy_in(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
+    """The leader announces the bytes of the tile and starts its transfers."""
+    transfers = lower_tma_load(op, ctx, maps)
+    dst = op["dst"]
+    size = math.prod(tile_extents(dst) or ()) * bits_of(dst.source) // 8
+    expect = device_op("mbar_expect_only", tirx.address_of(op["barrier"]), size, span=op.span)
+    return [tirx.IfThenElse(_leader(op, ctx), as_stmt([expect, *transfers]), None, span=op.span)]
+
+
+def lower_tma_copy_out(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
+    """The leader starts the transfers of a tile and commits them."""
+    return [_store(op, ctx, maps, _leader(op, ctx))]
+
+
+def _leader(op: TileOp, ctx: LowerContext) -> Any:
+    scope = op.attrs["leader_scope"]
+    thread = tirx.truncmod(ctx.thread, tirx.const(scope, "int32")) if scope else ctx.thread
+    return tirx.EQ(thread, tirx.const(0, "int32"))
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.slots import Slots, register_of, slots_of
 from tilelang.transform.lower.translate import guarded, unrolled
 
-__all__ = ["KINDS", "Kind", "accumulator", "lower_reduce"]
+__all__ = ["KINDS", "Kind", "accumulator", "lower_combine", "lower_reduce"]
 
 WARP = 32
 CHAINS = 2
@@ -102,6 +102,21 @@ def lower_reduce(op: TileOp, ctx: LowerContext) -> Stmt:
     return as_stmt(out)
 
 
+def lower_combine(op: TileOp, ctx: LowerContext) -> Stmt:
+    """Sums what the lanes that hold an element have of it."""
+    registers, layout = ctx.register_file(op["dst"].source), ctx.layout(op["dst"].source)
+    masks = [d.stride << k for d in layout.replicas if d.axis == "thread" for k in range(d.extent.bit_length() - 1)]
+    count = const_int(registers.ty.shape[0]) or 1
+    dtype = dtype_of(registers)
+    q = tirx.Var("q", "int32")
+
+    def add(mask: int) -> Stmt:
+        value = registers[q] + device_op("shfl_xor", registers[q], mask, dtype=dtype)
+        return unrolled(q, count, tirx.BufferStore(registers, value, [q], span=op.span))
+
+    return as_stmt([add(mask) for mask in sorted(masks)])
+
+
 def _check_whole(region: Any, op: TileOp, name: str) -> None:
     """Fragments are folded as a whole."""
     if not is_fragment(region.source):
@@ -140,7 +155,7 @@ class _Reduction:
         return folded
 
     def emit(self) -> list[Stmt]:
-        lanes, parts = self._exchange()
+        lanes, parts = ([], []) if self.op.attrs["partial"] else self._exchange()
         out: list[Stmt] = [tirx.AllocBuffer(self.acc), *self._local()]
         for mask in lanes:
             self._check_partner(mask)

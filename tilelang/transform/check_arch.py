@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refuses operations of the program that the architecture does not have, at the line where they stand.
+
+Requires: level 1.
+Ensures:  every device op of the program exists on the architecture.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.analysis.manual import device_ops_in
+from tilelang.ir.attrs import ARRIVE_COUNTS
+from tilelang.ir.stmts import launches, walk_list
+from tilelang.target.arch import Arch
+from tilelang.transform.errors import NeedsArch
+
+__all__ = ["check_arch"]
+
+
+def check_arch(func: Any, arch: Arch) -> Any:
+    """The function as it is. Raises NeedsArch."""
+    for kernel in launches(func):
+        for stmt in walk_list(kernel.body):
+            if ARRIVE_COUNTS in getattr(stmt, "annotations", {}) and not arch.tma:
+                raise NeedsArch(span=stmt.span, what="T.alloc_barrier", needs="sm_90", arch=arch.name)
+        for op in device_ops_in(kernel.body):
+            if not _has(arch, op.row.needs):
+                raise NeedsArch(span=op.span, what=op.name, needs=op.row.needs, arch=arch.name)
+    return func
+
+
+def _has(arch: Arch, needs: str) -> bool:
+    """`sm_90a` is that very architecture, `sm_90` that one and later ones."""
+    return arch.name == needs if needs.endswith("a") else arch.sm >= int(needs.removeprefix("sm_"))
