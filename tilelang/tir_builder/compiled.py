@@ -19,6 +19,7 @@ _FUTURE_FLAGS = functools.reduce(
     lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0
 )
 _FACTORY = "__tb_factory"
+_FUNCTION = "__tb_function"
 # Code objects of rewritten functions (and of the lambdas in them), to find the user's line in a traceback.
 _sources: dict[tuple[types.CodeType, str], SourceFunction] = {}
 _compiled: dict[tuple[types.CodeType, str], tuple[types.CodeType, SourceFunction]] = {}
@@ -48,6 +49,8 @@ def _compile(fn: Callable[..., Any]) -> tuple[types.CodeType, SourceFunction]:
 
 def compile_source(fn: Callable[..., Any], source: SourceFunction, definition: ast.FunctionDef) -> types.CodeType:
     """The code of a rewritten definition of `fn`."""
+    # A name of its own: the function's would hide the global or closure variable by which it calls itself.
+    name, definition.name = definition.name, _FUNCTION
     # Free variables must be free in the new code too: they are the parameters of a function around it.
     factory = ast.FunctionDef(
         name=_FACTORY,
@@ -64,7 +67,9 @@ def compile_source(fn: Callable[..., Any], source: SourceFunction, definition: a
     flags = fn.__code__.co_flags & _FUTURE_FLAGS
     top = compile(module, source.file, "exec", flags=flags, dont_inherit=True)
     outer = next(c for c in top.co_consts if isinstance(c, types.CodeType) and c.co_name == _FACTORY)
-    code = next(c for c in outer.co_consts if isinstance(c, types.CodeType) and c.co_name == definition.name)
+    code = next(c for c in outer.co_consts if isinstance(c, types.CodeType) and c.co_name == _FUNCTION).replace(
+        co_name=name
+    )
     for inner in (code, *_nested(code)):
         _sources[inner, inner.co_filename] = source
     return code

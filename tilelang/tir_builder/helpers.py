@@ -18,7 +18,7 @@ from typing import Any
 from tilelang.support.errors import UserError
 from tilelang.tir_builder.compiled import compile_source, source_of_code
 from tilelang.tir_builder.rewrite import BUILDER, Rewriter
-from tilelang.tir_builder.source import SourceFunction, source_of
+from tilelang.tir_builder.source import SourceFunction, source_of, source_of_lambda
 
 __all__ = ["light_version"]
 
@@ -91,7 +91,7 @@ def light_version(fn: Any) -> types.FunctionType | None:
     if not isinstance(fn, types.FunctionType) or fn.__code__.co_flags & _SKIPPED:
         return None
     code = fn.__code__
-    if code.co_filename.startswith(_FOREIGN) or source_of_code(code) is not None or code.co_name == "<lambda>":
+    if code.co_filename.startswith(_FOREIGN) or source_of_code(code) is not None:
         return None
     key = (code, code.co_filename)
     if key not in _light:
@@ -109,8 +109,9 @@ def light_version(fn: Any) -> types.FunctionType | None:
 
 def _compile(fn: types.FunctionType) -> types.CodeType | None:
     try:
-        source = source_of(fn)
-        if source.node.name != fn.__code__.co_name or fn.__code__.co_name != fn.__name__:
+        code = fn.__code__
+        source = source_of_lambda(code) if code.co_name == "<lambda>" else source_of(fn)
+        if source.node.name != code.co_name:
             return None
         return compile_source(fn, source, _rewrite_lightly(source))
     except (UserError, SyntaxError):  # no source, or syntax of its own: Python runs it as it is

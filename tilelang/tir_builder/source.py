@@ -8,7 +8,12 @@ first time that a statement asks for it. Syntax-tree columns are 0-based UTF-8 o
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import inspect
+import linecache
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +23,7 @@ from tvm import ir
 from tilelang.support.diagnostics import SourceSpan
 from tilelang.tir_builder import errors
 
-__all__ = ["Place", "SourceFunction", "source_of"]
+__all__ = ["Place", "SourceFunction", "source_of", "source_of_lambda"]
 
 
 @dataclass
@@ -75,9 +80,10 @@ def source_of(fn: Callable[..., Any]) -> SourceFunction:
     """The source of a Python function. Raises SourceUnavailable where there is none (a REPL, `exec` of a string)."""
     name = getattr(fn, "__name__", str(fn))
     try:
-        lines, first = inspect.getsourcelines(fn)
-        file = inspect.getsourcefile(fn) or inspect.getfile(fn)
-    except (OSError, TypeError) as e:
+        # The code, not the function: a decorated function would be unwrapped to the one inside.
+        lines, first = inspect.getsourcelines(fn.__code__)
+        file = inspect.getsourcefile(fn.__code__) or inspect.getfile(fn.__code__)
+    except (OSError, TypeError, AttributeError) as e:
         raise errors.SourceUnavailable(name=name) from e
     # An indented definition is parsed below an `if`, so that all columns stay those of the file.
     indented = lines[0][:1].isspace()
@@ -91,3 +97,50 @@ def source_of(fn: Callable[..., Any]) -> SourceFunction:
         raise errors.SourceUnavailable(name=name)
     ast.increment_lineno(node, first - 1 - indented)
     return SourceFunction(name, file, [line.rstrip("\n") for line in lines], first, node)
+
+
+@functools.lru_cache(maxsize=256)
+def _lambdas(text: str) -> tuple[ast.Lambda, ...]:
+    """All lambdas of a file."""
+    try:
+        return tuple(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Lambda))
+    except SyntaxError:
+        return ()
+
+
+def source_of_lambda(code: types.CodeType) -> SourceFunction:
+    """The source of a lambda, as a function that returns its body. Raises SourceUnavailable where it is not clear."""
+    lines = linecache.getlines(code.co_filename)
+    here = [n for n in _lambdas("".join(lines)) if n.lineno <= code.co_firstlineno <= (n.end_lineno or n.lineno)]
+    exact = [n for n in here if _spans(n, code)]
+    found = min(exact, key=_size, default=None)
+    if found is None:
+        raise errors.SourceUnavailable(name="the lambda")
+    node = copy.deepcopy(found)
+    body = ast.copy_location(ast.Return(node.body), node.body)
+    function = ast.FunctionDef(name="<lambda>", args=node.args, body=[body], decorator_list=[])
+    if "type_params" in function._fields:
+        function.type_params = []  # type: ignore[attr-defined]
+    text = [line.rstrip("\n") for line in lines]
+    return SourceFunction("<lambda>", code.co_filename, text, 1, ast.copy_location(function, node))
+
+
+def _spans(node: ast.Lambda, code: types.CodeType) -> bool:
+    """Does all of the code lie in the lambda's body, and take the same arguments."""
+    args = node.args
+    names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+    if list(code.co_varnames[: len(names)]) != names:
+        return False
+    if sys.version_info < (3, 11):
+        return node.lineno == code.co_firstlineno
+    low, high = (node.body.lineno, node.body.col_offset), (node.body.end_lineno, node.body.end_col_offset)
+    for line, end_line, column, end_column in code.co_positions():
+        if None in (line, end_line, column, end_column) or end_column == 0:
+            continue
+        if (line, column) < low or (end_line, end_column) > high:
+            return False
+    return True
+
+
+def _size(node: ast.Lambda) -> tuple[int, int]:
+    return ((node.end_lineno or node.lineno) - node.lineno, (node.end_col_offset or 0) - node.col_offset)

@@ -316,7 +316,11 @@ class Tracer:
         if isinstance(function, types.MethodType):
             light = light_version(function.__func__)
             return function if light is None else functools.partial(light, self, function.__self__)
-        return function
+        if isinstance(function, functools.partial):
+            return functools.partial(self.callee(function.func), *function.args, **function.keywords)
+        call = getattr(type(function), "__call__", None)  # noqa: B004 - the method, to look at its code
+        light = light_version(call) if isinstance(call, types.FunctionType) else None
+        return function if light is None else functools.partial(light, self, function)
 
     def builtin(self, function: Any) -> Any:
         """A Python builtin called by name, or its device version."""
