@@ -85,7 +85,7 @@ def copy(
     a, b = pair_regions(src, dst)
     safe = builder.safe_value_of(a.source)
     if safe is not None or loop_layout is not None:
-        notes = {} if loop_layout is None else {attrs.LOOP_LAYOUT: layout_text(loop_layout)}
+        notes: dict[str, Any] = {} if loop_layout is None else {attrs.LOOP_LAYOUT: layout_text(loop_layout)}
         if coalesced_width is not None:
             notes[attrs.COALESCED_WIDTH] = int(coalesced_width)
         _copy_by_elements(builder, a, b, 0 if safe is None else safe, notes)
