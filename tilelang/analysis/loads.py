@@ -17,6 +17,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.analysis.effects import expr_touches, touches
+from tilelang.analysis.views import viewed
 from tilelang.ir.attrs import ASYNC_COPY, GLOBAL, NUM_STAGES
 from tilelang.ir.stmts import Kernel, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -64,6 +65,8 @@ def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | N
     accesses = [(s, touches(s)) for s in _units(kernel.body)]
     if any(t.write and t.buffer.same_as(src) for _, found in accesses for t in found):
         return f"{src.name} is written by this kernel"
+    if dst in viewed(kernel.body):
+        return f"{dst.name} is seen through a view"
     held = TileOp.from_stmt(site.stmt)
     if held is not None and any(
         const_int(r.extent) != const_int(s) for r, s in zip(held["dst"].region, dst.ty.shape, strict=True)

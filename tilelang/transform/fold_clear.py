@@ -18,7 +18,8 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.effects import is_async_gemm, touches
-from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, with_bodies
+from tilelang.analysis.views import viewed
+from tilelang.ir.stmts import bodies, const_int, map_kernels, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 
 __all__ = ["fold_clear"]
@@ -26,7 +27,7 @@ __all__ = ["fold_clear"]
 
 def fold_clear(func: Any) -> Any:
     """The function with clears folded into the gemms that follow them."""
-    return map_kernels(func, lambda kernel: Kernel.with_body(kernel, _fold(kernel.body)))
+    return map_kernels(func, lambda kernel: kernel if viewed(kernel.body) else kernel.with_body(_fold(kernel.body)))
 
 
 def _fold(stmts: list[Any]) -> list[Any]:

@@ -28,6 +28,7 @@ from tvm import tirx
 from tilelang.analysis.effects import Touch, expr_touches, touches
 from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.thread_groups import Group, ThreadGroups
+from tilelang.analysis.views import bases
 from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
@@ -84,6 +85,9 @@ class _Inserter:
                 self.bytes[s.buffer] = (start, start + buffer_bytes(s))
                 if RING in s.annotations:
                     self.rings.add(s.buffer)
+        for view, base in bases(kernel.body).items():
+            if base in self.bytes:
+                self.bytes[view] = self.bytes[base]
         every = {t for s in kernel.body for t in touches(s) if t.buffer.ty.storage_scope == GLOBAL}
         self.exchanged = {t.buffer for t in every if t.write} & {t.buffer for t in every if not t.write}
         self.threads: int | None = None

@@ -23,6 +23,7 @@ from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.thread_groups import Group, ThreadGroups
+from tilelang.analysis.views import base_of
 from tilelang.ir.attrs import (
     BARRIER_SCOPE,
     FRAGMENT,
@@ -52,6 +53,7 @@ from tilelang.ir.stmts import (
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout import loads as load_layout
 from tilelang.layout import row_major
+from tilelang.support.errors import InternalError
 from tilelang.target.arch import Arch
 from tilelang.transform.errors import SharedMemoryExceeded
 from tilelang.transform.group_barriers import GroupBarriers, block_barrier
@@ -116,6 +118,8 @@ class _Lowerer:
         self.allocs = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer)]
         for alloc in self.allocs:
             self.place_buffer(alloc)
+        for view in [s for s in walk_list(kernel.body) if isinstance(s, tirx.DeclBuffer)]:
+            self.place_view(view)
 
     def place_buffer(self, alloc: Any) -> None:
         buffer, place = alloc.buffer, self.place
@@ -133,6 +137,26 @@ class _Lowerer:
             place.offsets[place.renamed[buffer]] = int(alloc.annotations[OFFSET])
         elif scope == VAR:
             place.renamed[buffer] = _buffer(shape_of(buffer), buffer, LOCAL)
+
+    def place_view(self, decl: Any) -> None:
+        """A view lies where its base does; elements of equal width keep their place."""
+        view, base, place = decl.buffer, base_of(decl), self.place
+        if base is None or base not in place.layouts:
+            return
+        layout, same = place.layouts[base], bits_of(view) == bits_of(base)
+        place.layouts[view] = layout.reshape(shape_of(view)) if same else row_major(shape_of(view))
+        if base in place.registers:
+            flat = place.registers[base]
+            place.registers[view] = (
+                flat if dtype_of(view) == dtype_of(base) else _buffer(shape_of(flat), view, LOCAL)
+            )
+            return
+        if not same and not layout.canonical == row_major(layout.shape).canonical:
+            raise InternalError(f"{view.name} looks at {base.name}, whose rows are not in order", span=decl.span)
+        flat = place.shared[base]
+        count = shape_of(flat)[0] * bits_of(base) // bits_of(view)
+        place.shared[view] = _buffer((count,), view, SHARED_DYN)
+        place.offsets[place.shared[view]] = place.offsets[flat]
 
     # -- the whole ---------------------------------------------------------------------------------
     def run(self) -> list[Any]:
@@ -248,6 +272,8 @@ class _Lowerer:
             return self.lower_op(op, ctx)
         if isinstance(stmt, tirx.AllocBuffer):
             return self.lower_alloc(stmt)
+        if isinstance(stmt, tirx.DeclBuffer) and stmt.buffer in self.place.layouts:
+            return self.lower_view(stmt)
         if isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations:
             return as_list(lower_parallel(stmt, ctx))
         if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE:
@@ -303,6 +329,13 @@ class _Lowerer:
             return []
         return [tirx.AllocBuffer(buffer, span=stmt.span)]
 
+    def lower_view(self, stmt: Any) -> list[Any]:
+        """Registers seen as another type are a view of their own; all other views are places in known arrays."""
+        mine, base = self.place.registers.get(stmt.buffer), self.place.registers.get(base_of(stmt))
+        if mine is None or mine.same_as(base):
+            return []
+        return [tirx.DeclBuffer(mine, data=base.data, span=stmt.span)]
+
     def lower_op(self, op: TileOp, ctx: LowerContext) -> list[Any]:
         kind = op.attrs.get("inst") or op.attrs.get("via") or ""
         return as_list(as_stmt(LOWERINGS[op.name, kind](op, ctx, self.maps)))
@@ -315,7 +348,7 @@ def _buffer(shape: tuple[int, ...], like: Any, scope: str) -> Any:
 def _is_tile_code(stmt: Any) -> bool:
     return (
         TileOp.from_stmt(stmt) is not None
-        or isinstance(stmt, tirx.AllocBuffer)
+        or isinstance(stmt, tirx.AllocBuffer | tirx.DeclBuffer)
         or (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations)
         or (isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE)
     )

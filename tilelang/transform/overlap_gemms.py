@@ -28,6 +28,7 @@ from tvm import tirx
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.manual import by_hand
+from tilelang.analysis.views import viewed
 from tilelang.ir.attrs import FRAGMENT, NUM_STAGES
 from tilelang.ir.stmts import (
     Kernel,
@@ -101,7 +102,7 @@ def _plan(loop: Any, kernel: Kernel) -> _Plan | None:
     if not isinstance(loop, tirx.For) or int(loop.annotations.get(NUM_STAGES, 0)) < 2 or loop.step is not None:
         return None
     body = as_list(loop.body)
-    if by_hand(body):
+    if by_hand(body) or viewed(kernel.body):
         return None
     gemms = [i for i, s in enumerate(body) if is_async_gemm(s)]
     if len(gemms) < 2 or any(isinstance(s, tirx.Break | tirx.Continue | tirx.AllocBuffer) for s in walk_list(body)):

@@ -23,6 +23,7 @@ from tvm import ir, tirx
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import touches
 from tilelang.analysis.manual import user_barriers
+from tilelang.analysis.views import bases
 from tilelang.ir.attrs import ASYNC_COPY, BARRIER_SCOPE, LAYOUT, OFFSET, RING, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, consumer_list, map_kernels, rebuild, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -99,12 +100,13 @@ def _is_shared(buffer: Any) -> bool:
 def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:
     """First and last statement that touches each shared tile."""
     lives: dict[Any, tuple[int, int]] = {}
-    whole = _unordered(stmts)
+    views = bases(stmts)
+    whole = {views.get(b, b) for b in _unordered(stmts)}
     rings = {a.buffer for a in allocs if RING in a.annotations}
     flying: set[Any] = set()  # operands of gemms that have not been waited for
     for i, stmt in enumerate(stmts):
         op = TileOp.from_stmt(stmt)
-        found = {t.buffer for t in touches(stmt)} | flying
+        found = {views.get(t.buffer, t.buffer) for t in touches(stmt)} | flying
         if op is not None and op.name == "gemm" and not op.attrs["sync"]:
             flying |= {r.source for r in op.reads}
         elif op is not None and op.name == "wait_gemm" and op.attrs["pending"] == 0:

@@ -24,9 +24,10 @@ from tvm import tirx
 from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
 from tilelang.analysis.manual import user_barriers
+from tilelang.analysis.views import viewed
 from tilelang.analysis.work import nest_extent, special_functions
 from tilelang.ir.attrs import ROLE
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.transform.carry_gemms import carry_gemms
 
@@ -48,6 +49,8 @@ def schedule_gemms(func: Any, carry: bool = True, early: bool = True) -> Any:
 def _schedule_kernel(kernel: Kernel, carry: bool, early: bool) -> Kernel:
     if not any(is_async_gemm(s) for s in walk_list(kernel.body)):
         return kernel
+    if viewed(kernel.body):  # uses of a view do not name what a gemm in flight holds: the program's waits go as well
+        return kernel.with_body(rebuild(kernel.body, lambda s: None if _is_wait(s) else s))
     roles = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AttrStmt) and s.attr_key == ROLE]
     threads = int(roles[0].node) if roles else kernel.threads
     return kernel.with_body(_schedule(kernel.body, carry, early and threads >= 2 * WARPGROUP))
@@ -118,6 +121,11 @@ def _issue_start(out: list[Any]) -> int:
     while at > 0 and _is_issued(out[at - 1]):
         at -= 1
     return at
+
+
+def _is_wait(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "wait_gemm"
 
 
 def _is_issued(stmt: Any) -> bool:
