@@ -15,6 +15,7 @@ from tilelang.profiler.profiler import assert_close
 from tilelang.runtime import device
 
 __all__ = [
+    "assert_relative_error",
     "main",
     "process_func",
     "regression",
@@ -81,6 +82,22 @@ def torch_assert_close(
         raise AssertionError(f"{base_name} has dtype {tensor_a.dtype}, {ref_name} {tensor_b.dtype}")
     assert_close(tensor_a, tensor_b, atol, rtol, max_mismatched_ratio, f"{base_name} against {ref_name}")
     return True
+
+
+def assert_relative_error(given: Any, wanted: Any, limit: float) -> float:
+    """The relative error in the Frobenius norm, |given - wanted| / |wanted|; raises `AssertionError` above `limit`.
+
+    Both are compared as float64; against a `wanted` of zeros the error is |given|. NaN raises. One number for a whole
+    result: products of rounded operands err by their rounding (bfloat16 2e-3, float16 2e-4) whatever their size, while
+    a wrong element in ten thousand shows as 1e-2.
+    """
+    if given.shape != wanted.shape:
+        raise AssertionError(f"shapes differ: {list(given.shape)} and {list(wanted.shape)}")
+    left, right = given.detach().double(), wanted.detach().double().to(given.device)
+    error = ((left - right).norm() / (right.norm() or 1.0)).item()
+    if not error <= limit:  # so that NaN raises too
+        raise AssertionError(f"relative error {error:.2e}, allowed {limit:.2e}")
+    return error
 
 
 def _skip_unless(condition: bool, reason: str) -> Callable[[Any], Any]:
