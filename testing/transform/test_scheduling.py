@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
-from tvm import tirx
+from tvm import sym, tirx
 
 from tilelang.ir.attrs import OFFSET, RING
-from tilelang.ir.stmts import launches, shape_of, walk_list
+from tilelang.ir.stmts import as_list, launches, shape_of, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.support.options import CompileOptions
 from tilelang.transform.errors import BarrierInDivergentCode, SharedMemoryExceeded
 from tilelang.transform.pipeline import LEVELS, PIPELINE, Context, lower
+from tilelang.transform.plan_arena import buffer_bytes
 
 
 def after(func: Any, name: str, arch: Any = SM90, **options: Any) -> Any:
@@ -58,13 +60,12 @@ def test_a_pipelined_gemm_gets_a_producer_and_a_ring() -> None:
         "      gemm As Bs acc",
         "      release As,Bs",
         "    loop acc_cast",
-        "    copy acc_cast acc_stage stmatrix",
-        "    copy acc_stage C tma_store",
+        "    store_tile acc_cast acc_stage C",
     )
 
 
 def test_ring_buffers_get_versions_and_threads_a_producer_warp() -> None:
-    func = after(gemm_program(stages=3), "specialize_warps")
+    func = after(gemm_program(stages=3), "specialize_warps", warpgroup_stores=False)
     found = allocs(func)
     assert shape_of(found["As"].buffer) == (3, 128, 64) and shape_of(found["Bs"].buffer) == (3, 64, 128)
     assert RING in found["As"].annotations and RING not in found["acc_stage"].annotations
@@ -165,12 +166,12 @@ def test_a_gemm_stays_in_flight_over_the_back_edge() -> None:
         "      acquire As,Bs",
         "      gemm As Bs acc async",
         "      wait_gemm pending=1",
-        "      if",
-        "        release As,Bs",
+        "      release As,Bs",
         "      last_As_empty = stage_consumer_As[0]",
         "    wait_gemm acc pending=0",
         "    release As,Bs",
         "    loop acc_cast",
+        "    store_tile acc_cast acc_stage C",
     )
 
 
@@ -222,6 +223,93 @@ def test_a_clear_stays_for_the_case_that_the_loop_is_empty() -> None:
             b.copy(region(B, (k * 64, 64), (0, 64)), Bs)
             b.gemm(As, Bs, acc)
     assert outline(after(b.func, "fold_clear"))[:2] == ["if", "  fill acc"]
+
+
+# -- store_by_warpgroup, make_persistent -----------------------------------------------------------------
+
+
+def test_each_warpgroup_stores_its_own_rows_from_its_own_bytes() -> None:
+    func = after(gemm_program(bn=256, stages=4), "insert_sync")
+    got, found = outline(func), allocs(func)
+    assert got[-4:] == text("    loop acc_cast", "    store_tile acc_cast acc_stage C", "    if", "      bulk_wait")
+    assert shape_of(found["acc_stage"].buffer) == (4, 64, 64) and RING in found["acc_stage"].annotations
+    ends = {
+        name: (int(a.annotations[OFFSET]), int(a.annotations[OFFSET]) + buffer_bytes(a))
+        for name, a in found.items()
+        if OFFSET in a.annotations
+    }
+    start, end = ends.pop("acc_stage")
+    assert all(end <= s or e <= start for s, e in ends.values())
+
+
+def test_a_stage_is_not_given_up_for_stores_by_warpgroup() -> None:
+    got = outline(after(gemm_program(bm=256, bn=128, stages=5), "insert_sync", persistent=False))
+    assert "    copy acc_stage C tma_store" not in got or not any("store_tile" in line for line in got)
+
+
+def test_warpgroups_that_share_rows_store_together() -> None:
+    got = outline(after(gemm_program(bm=64, bn=256), "insert_sync"))
+    assert any("tma_store" in line for line in got) and not any("store_tile" in line for line in got)
+
+
+def few(sms: int = 4) -> Any:
+    return replace(SM90, num_sms=sms)
+
+
+def test_blocks_walk_over_tiles_and_cursors_live_on() -> None:
+    func = after(gemm_program(stages=4), "schedule_gemms", few())
+    got = outline(func, scalars=True)
+    start = got.index("  role consumer")
+    assert got[start : start + 5] == text(
+        "  role consumer",
+        "    stage_consumer_As = 0",
+        "    phase_consumer_As = 0",
+        "    for T.Div(15 - block, 4) + 1",
+        "      for 8 stages=4",
+    )
+    (kernel,) = launches(func)
+    assert [iv.thread_tag for iv, _ in kernel.axes] == ["blockIdx.x", "threadIdx.x"] and int(
+        kernel.extent("blockIdx.x")
+    ) == 4
+
+
+def test_every_tile_is_visited_once() -> None:
+    func = after(gemm_program(stages=4), "make_persistent", few(3))
+    (kernel,) = launches(func)
+    (loop,) = (s for s in kernel.body if isinstance(s, tirx.For))
+    tile, x, y = (s for s in as_list(loop.body) if isinstance(s, tirx.Bind))
+    block, seen = kernel.axis("blockIdx.x"), []
+    for b in range(3):
+        known = {block: tirx.const(b, "int32")}
+        for wave in range(int(sym.Analyzer().simplify(substitute(loop.extent, known)))):
+            at = {tile.var: substitute(tile.value, {**known, loop.loop_var: tirx.const(wave, "int32")})}
+            seen.append(tuple(int(sym.Analyzer().simplify(substitute(v.value, at))) for v in (x, y)))
+    assert sorted(seen) == [(i, j) for i in range(4) for j in range(4)]
+
+
+@pytest.mark.parametrize("case", ["off", "few tiles", "shared SM", "exchange"])
+def test_blocks_stay_when_persistence_is_not_legal_or_does_not_pay(case: str) -> None:
+    func, arch, options = gemm_program(stages=4), few(), {}
+    if case == "off":
+        options = {"persistent": False}
+    elif case == "few tiles":
+        arch = SM90
+    elif case == "shared SM":
+        func = gemm_program(bm=64, bn=64, threads=128, stages=3)
+    else:
+        with Builder(128, (8, 4), {n: ((512, 512), "float16") for n in "AC"}) as b:
+            (A, C), (bx, by) = b.args, b.blocks
+            As, Bs, acc = b.shared("As", (64, 64)), b.shared("Bs", (64, 64)), b.fragment("acc", (64, 64))
+            b.fill(acc)
+            with b.serial(8, 3) as k:
+                b.copy(region(A, (bx * 64, 64), (k * 64, 64)), As)
+                b.copy(region(A, (k * 64, 64), (by * 64, 64)), Bs)
+                b.gemm(As, Bs, acc)
+            b.copy(region(C, (0, 64), (0, 64)), acc)
+            b.copy(acc, region(C, (bx * 64, 64), (by * 64, 64)))
+        func, options = b.func, {"persistent": True}
+    (kernel,) = launches(after(func, "make_persistent", arch, **options))
+    assert kernel.axis("blockIdx.y") is not None
 
 
 # -- insert_sync -----------------------------------------------------------------------------------------
@@ -336,7 +424,7 @@ def test_stages_shrink_to_what_fits_and_say_so() -> None:
 
 
 def test_the_staging_tile_reuses_ring_bytes() -> None:
-    found = allocs(after(gemm_program(), "plan_arena"))
+    found = allocs(after(gemm_program(), "plan_arena", warpgroup_stores=False))
     assert int(found["acc_stage"].annotations[OFFSET]) == 0 == int(found["As"].annotations[OFFSET])
     assert int(found["Bs"].annotations[OFFSET]) == 3 * 128 * 64 * 2
 

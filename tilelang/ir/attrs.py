@@ -8,9 +8,10 @@ __all__ = [
     "ASYNC_COPY",
     "BARRIER_SCOPE",
     "CLUSTER_DIMS",
-    "COMPILE_FLAGS",
     "COALESCED_WIDTH",
+    "COMPILE_FLAGS",
     "DEVICE_OP_PREFIX",
+    "EXTENT",
     "FRAGMENT",
     "GLOBAL",
     "LAYOUT",
@@ -74,6 +75,7 @@ RING = "tl.ring"  # on AllocBuffer: mbarriers or commit groups order all accesse
 ROLE = "tl.role"  # AttrStmt key around the code of one role; value: "producer" | "consumer"
 
 # AttrStmt keys inside the launch.
+EXTENT = "tl.extent"  # node: a Var, value: an expression; inside, 0 <= node < value
 MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
 CLUSTER_DIMS = "tl.cluster_dims"
 

@@ -130,15 +130,22 @@ _ROWS = (
     ),
     TileOpRow(
         "release",
-        {"barrier": _V},
+        {"barrier": _V, "when": _V},
         {"buffers": ""},
-        "one arrival a warp: this warp no longer reads `buffers`",
+        "if `when`, one arrival a warp: this warp no longer reads `buffers`",
     ),
     TileOpRow(
         "wait_gemm",
         {},
         {"pending": 0, "buffers": ""},
         "wait until at most `pending` issued gemms are open; `buffers` names the fragments they held",
+    ),
+    TileOpRow(
+        "store_tile",
+        {"src": _R, "stage": _W, "dst": _W},
+        {"slots": 2},  # column chunks a warpgroup keeps in flight
+        "dst = src, a 16-bit fragment, through shared memory: every warpgroup stages its own rows, chunk by chunk, "
+        "in its own slots of `stage` (warpgroup * slots, rows, columns of a chunk) and stores them by TMA",
     ),
     TileOpRow("turn_start", {}, {}, "before any turn_wait: warpgroup 0 has the turn"),
     TileOpRow("turn_wait", {}, {}, "wait until the warpgroup before this one has passed the turn on"),

@@ -31,6 +31,8 @@ class PassConfigKey(str, Enum):
     TL_DISABLE_WGMMA = "tl.disable_wgmma"
     TL_RASTER_PANEL = "tl.raster_panel"
     TL_CARRY_GEMMS = "tl.carry_gemms"
+    TL_WARPGROUP_STORES = "tl.warpgroup_stores"
+    TL_PERSISTENT = "tl.persistent"
     TL_LONG_BLOCKS_FIRST = "tl.long_blocks_first"
     TL_WARPGROUP_TURNS = "tl.warpgroup_turns"
     TL_EARLY_WAITS = "tl.early_waits"
@@ -118,6 +120,8 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_DISABLE_WGMMA: _Effect("wgmma", _not),
     _K.TL_RASTER_PANEL: _Effect("raster_panel", int),
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
+    _K.TL_WARPGROUP_STORES: _Effect("warpgroup_stores"),
+    _K.TL_PERSISTENT: _Effect("persistent"),
     _K.TL_LONG_BLOCKS_FIRST: _Effect("long_blocks_first"),
     _K.TL_WARPGROUP_TURNS: _Effect("warpgroup_turns"),
     _K.TL_EARLY_WAITS: _Effect("early_waits"),

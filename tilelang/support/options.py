@@ -27,6 +27,8 @@ class CompileOptions:
     relaxed_division: bool = True  # quotients that are rounded to 16 bits may be off by 2 ulp of float32
     early_waits: bool = True  # gemms retire before the exponentials of a tile, not behind them
     carry_gemms: bool = True  # gemms stay in flight over the back edge of loops
+    warpgroup_stores: bool | None = None  # every warpgroup stores its own rows
+    persistent: bool | None = None  # one block an SM that walks over tiles
     reuse_shared: bool = True  # buffers with disjoint lives share space
     aggressive_shared_merge: bool = False
     safe_memory_access: bool = True  # guard accesses that may leave a tensor

@@ -3,7 +3,7 @@
 
 Before:  for k in [0, n): acquire(full[s], p); gemm(As[s], Bs[s], acc); release(empty[s]); s, p = next(s, p)
 After:   for k in [0, n): acquire(full[s], p); gemm(As[s], Bs[s], acc, sync=False); wait_gemm(pending=1)
-                          if k > 0: release(empty[last]); last = s; s, p = next(s, p)
+                          release(empty[last], when=k > 0); last = s; s, p = next(s, p)
          wait_gemm(pending=0, acc); release(empty[last])
 
 Requires: level 3 rings (specialize_warps).
@@ -25,7 +25,7 @@ from tvm import tirx
 from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
 from tilelang.ir.attrs import VAR
-from tilelang.ir.stmts import as_stmt, bodies, const_int, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import bodies, const_int, shape_of, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 
 __all__ = ["carry_gemms"]
@@ -54,12 +54,12 @@ def carry_gemms(loop: Any) -> list[Any] | None:
         tirx.decl_buffer((1,), "int32", f"last_{_barrier(body[i]).source.name}", scope=VAR, layout=None)
         for i in releases
     ]
-    last = [_release_slot(body[i], slot[0]) for i, slot in zip(releases, slots, strict=True)]
+    last = [_release_slot(body[i], slot[0], loop.loop_var > loop.min) for i, slot in zip(releases, slots, strict=True)]
     save = [tirx.BufferStore(slot, _barrier(body[i]).indices[0], [0]) for i, slot in zip(releases, slots, strict=True)]
     end = max(gemms[-1], *releases)
     turn = [
         make_tile_op("wait_gemm", {}, {"pending": len(gemms), "buffers": ""}, flights[-1].op.span),
-        tirx.IfThenElse(loop.loop_var > loop.min, as_stmt(last), None, span=loop.span),
+        *last,
         *save,
     ]
     early = [
@@ -69,12 +69,7 @@ def carry_gemms(loop: Any) -> list[Any] | None:
     new = [_issued(body[i]) if i in gemms else body[i] for i in order if i not in releases]
     names = ",".join(dict.fromkeys(r.name for f in flights for r in f.registers))
     drain = make_tile_op("wait_gemm", {}, {"pending": 0, "buffers": names}, flights[-1].op.span)
-    extent = const_int(loop.extent)
-    final = (
-        last
-        if extent is not None and extent > 0
-        else [tirx.IfThenElse(loop.extent > 0, as_stmt(last), None, span=loop.span)]
-    )
+    final = [_release_slot(body[i], slot[0], _runs(loop)) for i, slot in zip(releases, slots, strict=True)]
     return [*map(tirx.AllocBuffer, slots), with_bodies(loop, [[*new, *turn, *body[end + 1 :]]]), drain, *final]
 
 
@@ -109,10 +104,16 @@ def _barrier(release: Any) -> Any:
     return TileOp.from_stmt(release)["barrier"]
 
 
-def _release_slot(release: Any, slot: Any) -> Any:
+def _release_slot(release: Any, slot: Any, when: Any) -> Any:
     op = TileOp.from_stmt(release)
     assert op is not None
-    return make_tile_op("release", {"barrier": op["barrier"].source[slot]}, op.attrs, op.span)
+    return make_tile_op("release", {"barrier": op["barrier"].source[slot], "when": when}, op.attrs, op.span)
+
+
+def _runs(loop: Any) -> Any:
+    """Does the loop have an iteration?"""
+    extent = const_int(loop.extent)
+    return loop.extent > 0 if extent is None else tirx.const(extent > 0, "bool")
 
 
 def _issued(stmt: Any) -> Any:

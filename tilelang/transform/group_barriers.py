@@ -12,10 +12,12 @@ from tilelang.ir.stmts import Kernel
 from tilelang.transform.errors import OutOfBarriers
 from tilelang.transform.lower.turns import FIRST_TURN
 
-__all__ = ["CONSUMER_BARRIER", "GroupBarriers", "block_barrier"]
+__all__ = ["CONSUMER_BARRIER", "MAX_WARPGROUPS", "WARPGROUP_BARRIER", "GroupBarriers", "block_barrier"]
 
 CONSUMER_BARRIER = 1  # named barrier of the consumers; 0 is the block's
-_FREE = (*range(2, FIRST_TURN), *range(FIRST_TURN + 4, 16))  # a block has 16, PTX ISA "bar"; turns use four
+WARPGROUP_BARRIER = 4  # named barrier of warpgroup 0 when it stores by itself, then one each; up to MAX_WARPGROUPS
+MAX_WARPGROUPS = 4
+_FREE = (2, 3, *range(FIRST_TURN + 4, 16))  # a block has 16, PTX ISA "bar"; turns use four
 
 
 def block_barrier(threads: int | None) -> Any:

@@ -34,11 +34,13 @@ from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp
 from tilelang.support.errors import InternalError
+from tilelang.target.operands import WARPGROUP
 from tilelang.transform.errors import BarrierInDivergentCode
 from tilelang.transform.group_barriers import GroupBarriers, block_barrier
 from tilelang.transform.plan_arena import buffer_bytes
 
 __all__ = ["insert_sync"]
+
 
 def insert_sync(func: Any) -> Any:
     """The function with every barrier it needs. Raises BarrierInDivergentCode, OutOfBarriers."""
@@ -136,8 +138,12 @@ class _Inserter:
                 out.append(stmt)
                 if self.is_group_barrier(stmt):
                     self.ordered(state)
-        if (outermost or self.is_group_body()) and any(_is_store(s) for s in walk_list(out)):
-            out += self.elected("bulk_wait")
+        if outermost or self.is_group_body():
+            names = {op.name for s in walk_list(out) if (op := TileOp.from_stmt(s)) is not None}
+            if "store_tile" in names:
+                out += self.elected("bulk_wait", each=WARPGROUP)
+            elif any(_is_store(s) for s in walk_list(out)):
+                out += self.elected("bulk_wait")
             state.stores.clear()
         self.group = start
         return out, state
@@ -323,11 +329,15 @@ class _Inserter:
         (s, e), (s2, e2) = self.bytes[a], self.bytes[b]
         return s < e2 and s2 < e
 
-    def elected(self, name: str) -> list[Any]:
-        """A bulk-group wait by the thread that issues the bulk stores of the threads at hand: their first."""
+    def elected(self, name: str, each: int = 0) -> list[Any]:
+        """A bulk-group wait by the thread that issues the bulk stores of the threads at hand: their first, or the first
+        of every `each`."""
         if self.group is None:
             raise InternalError("a bulk store by threads that are not known", stage="insert_sync")
-        first = tirx.EQ(self.kernel.linear_thread(), tirx.const(self.group.low, "int32"))
+        thread, low = self.kernel.linear_thread(), self.group.low
+        if each:
+            thread, low = tirx.truncmod(thread, tirx.const(each, "int32")), low % each
+        first = tirx.EQ(thread, tirx.const(low, "int32"))
         return [tirx.IfThenElse(first, device_op(name), None)]
 
 

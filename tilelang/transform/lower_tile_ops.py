@@ -26,6 +26,7 @@ from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.analysis.views import base_of
 from tilelang.ir.attrs import (
     BARRIER_SCOPE,
+    EXTENT,
     FRAGMENT,
     LAYOUT,
     LOCAL,
@@ -74,6 +75,7 @@ from tilelang.transform.lower.matrix_store import lower_matrix_store
 from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.reduce import lower_combine, lower_reduce
 from tilelang.transform.lower.scalar import lower_expression, lower_scalar
+from tilelang.transform.lower.store_tile import lower_store_tile
 from tilelang.transform.lower.turns import lower_turn
 from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
 
@@ -278,6 +280,9 @@ class _Lowerer:
             return as_list(lower_parallel(stmt, ctx))
         if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE:
             return self.lower_role(stmt, ctx)
+        if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == EXTENT:
+            ctx.within(stmt.node, stmt.value)
+            return self.lower(bodies(stmt)[0], ctx)
         inner = bodies(stmt)
         if not inner or not any(_is_tile_code(s) for s in walk_list([stmt])):
             return as_list(lower_scalar(stmt, ctx))
@@ -350,7 +355,7 @@ def _is_tile_code(stmt: Any) -> bool:
         TileOp.from_stmt(stmt) is not None
         or isinstance(stmt, tirx.AllocBuffer | tirx.DeclBuffer)
         or (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations)
-        or (isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE)
+        or (isinstance(stmt, tirx.AttrStmt) and stmt.attr_key in (ROLE, EXTENT))
     )
 
 
@@ -371,6 +376,10 @@ def _lower_acquire(op: TileOp, ctx: LowerContext) -> list[Any]:
 def _lower_release(op: TileOp, ctx: LowerContext) -> list[Any]:
     """Lane 0 arrives for its warp, once all lanes are past their reads."""
     first = tirx.EQ(tirx.truncmod(ctx.thread, tirx.const(32, "int32")), tirx.const(0, "int32"))
+    if const_int(op["when"]) != 1:
+        first = tirx.And(
+            first, op["when"]
+        )  # one predicate: on a branch around it ptxas peels the loop and splits its wgmmas
     arrive = device_op("mbar_arrive", tirx.address_of(op["barrier"]), span=op.span)
     return [device_op("syncwarp"), tirx.IfThenElse(first, arrive, None, span=op.span)]
 
@@ -393,6 +402,7 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("cumulate", ""): _plain(lower_cumulate),
     ("copy", "stmatrix"): _plain(lower_matrix_store),
     ("copy", "tma_store"): lambda op, ctx, maps: [lower_tma_store(op, ctx, maps)],
+    ("store_tile", ""): lower_store_tile,
     ("tma_load", ""): lower_tma_load,
     ("tma_copy_in", ""): lower_tma_copy_in,
     ("tma_copy_out", ""): lower_tma_copy_out,

@@ -25,6 +25,7 @@ from tilelang.transform.infer_layouts import infer_layouts
 from tilelang.transform.init_barriers import init_barriers
 from tilelang.transform.insert_sync import insert_sync
 from tilelang.transform.lower_tile_ops import lower_tile_ops
+from tilelang.transform.make_persistent import make_persistent
 from tilelang.transform.overlap_gemms import overlap_gemms
 from tilelang.transform.peel_masks import peel_masks
 from tilelang.transform.pipeline_async_copies import pipeline_async_copies
@@ -38,6 +39,7 @@ from tilelang.transform.rasterize_blocks import rasterize_blocks
 from tilelang.transform.relax_quotients import relax_quotients
 from tilelang.transform.schedule_gemms import schedule_gemms
 from tilelang.transform.specialize_warps import specialize_warps
+from tilelang.transform.store_by_warpgroup import store_by_warpgroup
 from tilelang.transform.take_turns import take_turns
 
 __all__ = ["LEVELS", "PIPELINE", "Context", "Pass", "lower"]
@@ -106,6 +108,8 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         ),
     ),
     "scheduled": (
+        Pass("make_persistent", make_persistent, "in front of everything that plans rings and shared memory"),
+        Pass("store_by_warpgroup", store_by_warpgroup, "before plan_stages: its stages have bytes of their own"),
         Pass("plan_stages", plan_stages, "layouts fix the bytes of a stage"),
         Pass("init_barriers", lambda f, c: init_barriers(f), "the kernel's start still is that of all threads"),
         Pass("specialize_warps", lambda f, c: specialize_warps(f, c.arch), "TMA rings and roles"),

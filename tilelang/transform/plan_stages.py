@@ -20,23 +20,38 @@ from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import arena_bytes, plan_arena
 from tilelang.transform.specialize_warps import specialize_warps
 
-__all__ = ["plan_stages"]
+__all__ = ["plan_stages", "shared_bytes", "stages_that_fit"]
 
 
 def plan_stages(func: Any, ctx: Any) -> Any:
     """The function with stage counts that fit `ctx.arch`; a reduced count is noted in `ctx.notes`."""
-    asked = max((_stages(s) for k in launches(func) for s in walk_list(k.body)), default=0)
-    for cap in range(asked, 0, -1):
-        capped = map_kernels(func, lambda k, cap=cap: k.with_body(rebuild(k.body, lambda s: _cap(s, cap))))
-        needed = _bytes(capped, ctx)
-        if needed <= ctx.arch.smem_bytes_per_block:
-            if cap < asked:
-                ctx.notes.append(f"num_stages={asked} does not fit shared memory; using {cap} ({needed} bytes)")
-            return capped
-    return func
+    asked, fit = _asked(func), stages_that_fit(func, ctx)
+    if not fit:
+        return func
+    capped = _capped(func, fit)
+    if fit < asked:
+        needed = shared_bytes(capped, ctx)
+        ctx.notes.append(f"num_stages={asked} does not fit shared memory; using {fit} ({needed} bytes)")
+    return capped
 
 
-def _bytes(func: Any, ctx: Any) -> int:
+def stages_that_fit(func: Any, ctx: Any) -> int:
+    """The most stages, up to those asked for, with which shared memory fits a block; 0 when none does (or none is
+    asked)."""
+    limit = ctx.arch.smem_bytes_per_block
+    return next((n for n in range(_asked(func), 0, -1) if shared_bytes(_capped(func, n), ctx) <= limit), 0)
+
+
+def _asked(func: Any) -> int:
+    return max((_stages(s) for k in launches(func) for s in walk_list(k.body)), default=0)
+
+
+def _capped(func: Any, cap: int) -> Any:
+    return map_kernels(func, lambda k: k.with_body(rebuild(k.body, lambda s: _cap(s, cap))))
+
+
+def shared_bytes(func: Any, ctx: Any) -> int:
+    """Bytes of the shared arena of a level-2 function with the stage counts it has."""
     planned = plan_arena(pipeline_async_copies(specialize_warps(func, ctx.arch)), ctx.options.reuse_shared)
     return max(
         (arena_bytes([s for s in walk_list(k.body) if isinstance(s, tirx.AllocBuffer)]) for k in launches(planned)),

@@ -22,7 +22,14 @@ from tilelang.layout import SharedTile, shared_tile_of
 from tilelang.transform.errors import UnsupportedOperand
 from tilelang.transform.lower.context import LowerContext
 
-__all__ = ["TensorMaps", "lower_tma_copy_in", "lower_tma_copy_out", "lower_tma_load", "lower_tma_store"]
+__all__ = [
+    "TensorMaps",
+    "lower_tma_copy_in",
+    "lower_tma_copy_out",
+    "lower_tma_load",
+    "lower_tma_store",
+    "rows_and_columns",
+]
 
 L2_SECTOR_BYTES = 128
 POLICIES = {"evict_first": "l2_evict_first", "evict_last": "l2_evict_last", "evict_normal": ""}
@@ -113,8 +120,7 @@ def _transfers(op: TileOp, outer: str, inner: str, ctx: LowerContext) -> list[tu
     tile = _tile(op, held, ctx, bits)
     flat, base = ctx.shared[held.source], ctx.tile_offset(held)
     rank = len(tensor.region)
-    wide = [d for d in range(rank) if const_int(tensor.region[d].extent) != 1]
-    row_dim = wide[-2] if len(wide) > 1 else None
+    row_dim, _ = rows_and_columns(tensor)
     out = []
     for (r, c), (box_cols, box_rows), byte in tile.boxes:
         extents = [1] * rank
@@ -126,6 +132,12 @@ def _transfers(op: TileOp, outer: str, inner: str, ctx: LowerContext) -> list[tu
         swizzle = tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
         out.append((_Box(tuple(reversed(extents)), swizzle), at, list(reversed(coords))))
     return out
+
+
+def rows_and_columns(region: Any) -> tuple[int | None, int]:
+    """The dimensions of a tensor that the rows and the columns of a tile run along."""
+    wide = [d for d, r in enumerate(region.region) if const_int(r.extent) != 1]
+    return (wide[-2] if len(wide) > 1 else None), len(region.region) - 1
 
 
 def _tile(op: TileOp, held: Any, ctx: LowerContext, bits: int) -> SharedTile:
