@@ -28,6 +28,7 @@ from tilelang.codegen.legalize import (
     strip_annotations,
     widen_global_indices,
 )
+from tilelang.codegen.narrow_integers import wrap_narrow_integers
 from tilelang.codegen.prelude import prelude_for
 from tilelang.ir.attrs import PRELUDE
 from tilelang.support.errors import InternalError
@@ -53,17 +54,22 @@ def _widen(func: Any, _mod: Any, _ctx: Any) -> Any:
     return widen_global_indices(func)
 
 
+@tirx.transform.prim_func_pass(opt_level=0, name="tl.WrapNarrowIntegers")
+def _wrap_narrow(func: Any, _mod: Any, _ctx: Any) -> Any:
+    return wrap_narrow_integers(func)
+
+
 def tl_passes() -> list[Any]:
     """TVM's passes in order, from level 4 to split host and device functions."""
     t = tirx.transform
     return [
         _widen,
+        _wrap_narrow,
         t.FlattenBuffer(),
         t.BF16ComputeLegalize(),  # keeps bfloat16 arithmetic where the target has it
         t.NarrowDataType(32),  # index arithmetic that provably fits
         t.VectorizeLoop(True),
         t.UnrollLoop(),
-        t.StmtSimplify(),
         t.FP8ComputeLegalize(),
         t.AnnotateEntryFunc(),
         t.SplitHostDevice(),

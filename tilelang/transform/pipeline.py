@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilelang.ir import spec
+from tilelang.support.env import env
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.check_arch import check_arch
@@ -160,4 +162,6 @@ def lower(
             start = time.perf_counter()
             func = step.run(func, ctx)
             ctx.seconds[step.name] = time.perf_counter() - start
+        if env.verify and level != "tir":  # what the front end writes is checked by its own tests
+            spec.check(func, LEVELS.index(level) + 1, stage=level)
     return func
