@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Level-1 tile programs for compiler tests, written with TVM's builder so that they need no front end.
 
-`b = Builder(threads=256)` inside `with`; its methods emit statements, each on a line of its own (`b.line`), in the order
-the calls. `b.func` is the PrimFunc afterwards.
+`b = Builder(threads=256)` inside `with`; its methods emit statements, each on a line of its own (`b.line`), in the
+order of the calls. `b.func` is the PrimFunc afterwards.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 For a C too small to fill the GPU. Two ways to add the parts up:
 
 * `matmul_atomic`: every block adds its part to a float32 C in global memory, which starts as zeros;
-* `matmul_two_pass`: parts go to a workspace, and a second kernel of the same function adds them. The order of the sum is
-  fixed, so the result is the same on every run.
+* `matmul_two_pass`: parts go to a workspace, and a second kernel of the same function adds them. The order of the sum
+  is fixed, so the result is the same on every run.
 
 `python example_gemm_splitk.py` checks both and, on a GPU, times them.
 """
@@ -114,7 +114,11 @@ def main() -> None:
     if on_gpu:
         c = a.new_zeros(args.M, args.N, dtype=torch.float32)
         parts = c.new_empty(args.split_k, args.M, args.N)
-        calls = {"atomics": lambda: atomic(a, b, c), "two passes": lambda: two_pass(a, b, parts), "torch": lambda: a @ b}
+        calls = {
+            "atomics": lambda: atomic(a, b, c),
+            "two passes": lambda: two_pass(a, b, parts),
+            "torch": lambda: a @ b,
+        }
         for name, call in calls.items():
             print(f"{name:11s} {tilelang.profiler.do_bench(call):8.4f} ms")
 

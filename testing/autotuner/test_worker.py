@@ -15,9 +15,7 @@ from tilelang.codegen import compile as toolchain
 
 
 @pytest.mark.nvcc
-def test_a_kernel_compiled_by_a_worker_is_not_compiled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_compiled_by_a_worker_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache key survives the trip through serialised IR."""
     monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
 

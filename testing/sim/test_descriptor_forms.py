@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The 16 forms of a wgmma operand pair: 4 swizzles, A and B each K- or MN-major, all exact.
 
-The same programs run on the simulator here and, with the marker, on a device: both decode the descriptors that the compiler
-derives from the annotated shared layouts.
+The same programs run on the simulator here and, with the marker, on a device: both decode the descriptors that the
+compiler derives from the annotated shared layouts.
 """
 
 from __future__ import annotations

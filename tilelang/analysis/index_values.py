@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of integer index expressions, by enumeration: scalars or numpy arrays in, the same out.
-"""
+"""Values of integer index expressions, by enumeration: scalars or numpy arrays in, the same out."""
 
 from __future__ import annotations
 

@@ -38,13 +38,15 @@ class Divergence:
         for stmt in stmts:
             if isinstance(stmt, tirx.Bind) and self.expr(stmt.value):
                 self.varying.add(stmt.var)
-            elif isinstance(stmt, tirx.BufferStore):
-                if stmt.buffer.ty.storage_scope in (LOCAL, VAR) and (under or self.expr(stmt.value)):
+            elif isinstance(stmt, tirx.BufferStore) and stmt.buffer.ty.storage_scope in (LOCAL, VAR):
+                if under or self.expr(stmt.value):
                     self.varying.add(stmt.buffer)
-            deeper = under or self.stmt(stmt)
-            if isinstance(stmt, tirx.For) and (stmt.kind == tirx.ForKind.PARALLEL or deeper):
+            apart = self.stmt(stmt)
+            if isinstance(stmt, tirx.For) and (stmt.kind == tirx.ForKind.PARALLEL or apart):
+                # Not for a branch around the loop alone: the threads that take it count alike.
                 self.varying.add(stmt.loop_var)
-                deeper = deeper or stmt.kind == tirx.ForKind.PARALLEL
+                apart = True
+            deeper = under or apart
             for body in bodies(stmt):
                 self._pass(body, deeper)
 

@@ -59,7 +59,7 @@ PARALLEL = "tl.parallel"  # on the outermost loop of a T.Parallel nest: int, num
 NUM_STAGES = "tl.num_stages"  # on a T.Pipelined loop: int >= 0
 PIPELINE_ORDER = "tl.pipeline_order"  # list[int], manual schedule
 PIPELINE_STAGE = "tl.pipeline_stage"  # list[int], manual schedule
-ASYNC_COPY = "tl.async_copy"  # on a T.Parallel nest whose global -> shared copies are cp.async: 1, or 2 if the program waits
+ASYNC_COPY = "tl.async_copy"  # on a T.Parallel nest of cp.async copies to shared: 1, or 2 if the program waits
 COALESCED_WIDTH = "tl.coalesced_width"  # int, vector width asked for on a T.Parallel nest or copy
 LOOP_LAYOUT = "tl.loop_layout"  # str, layout text pinned by the user (loop_layout=)
 UNROLL = "tl.unroll"  # int factor on a T.unroll loop (0 = full)

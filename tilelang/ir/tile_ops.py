@@ -76,7 +76,8 @@ _ROWS = (
             "sync": True,  # fact of schedule_gemms: False = issued only, a wait_gemm retires it
             "explicit": False,  # T.wgmma_gemm: on wgmma or not at all, and the program waits for it
         },
-        "c = (clear ? 0 : c) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. Accumulates in c's dtype.",
+        "c = (clear ? 0 : c) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. "
+        "Accumulates in c's dtype.",
     ),
     TileOpRow(
         "reduce",
@@ -159,7 +160,7 @@ _ROWS = (
         "tma_copy_in",
         {"src": _R, "dst": _W, "barrier": _V},
         {"eviction_policy": "", "leader_scope": 0},
-        "one thread (of every `leader_scope` ones, 0 = of all) announces the bytes to `barrier` and starts the transfer",
+        "one thread (of every `leader_scope`, 0 = of all) announces the bytes to `barrier` and starts the transfer",
     ),
     TileOpRow(
         "tma_copy_out",

@@ -149,9 +149,7 @@ class _Lowerer:
         place.layouts[view] = layout.reshape(shape_of(view)) if same else row_major(shape_of(view))
         if base in place.registers:
             flat = place.registers[base]
-            place.registers[view] = (
-                flat if dtype_of(view) == dtype_of(base) else _buffer(shape_of(flat), view, LOCAL)
-            )
+            place.registers[view] = flat if dtype_of(view) == dtype_of(base) else _buffer(shape_of(flat), view, LOCAL)
             return
         if not same and not layout.canonical == row_major(layout.shape).canonical:
             raise InternalError(f"{view.name} looks at {base.name}, whose rows are not in order", span=decl.span)
@@ -233,7 +231,8 @@ class _Lowerer:
         limit = self.arch.smem_bytes_per_block
         if total > limit:
             lines = [
-                f"  {a.buffer.name} {tuple(shape_of(a.buffer))} {dtype_of(a.buffer)}: {buffer_bytes(a)} bytes at {int(a.annotations[OFFSET])}"
+                f"  {a.buffer.name} {tuple(shape_of(a.buffer))} {dtype_of(a.buffer)}: {buffer_bytes(a)} bytes "
+                f"at {int(a.annotations[OFFSET])}"
                 for a in self.allocs
                 if OFFSET in a.annotations
             ]

@@ -242,12 +242,13 @@ def _trivial(stmt: Any) -> Any:
     if not all(i.same_as(f.loop_var) for i, f in zip(inner.indices, loops, strict=True)):
         return stmt
     value = inner.value
-    if isinstance(value, ir.TensorLoad) and value.source.same_as(inner.buffer) and len(value.indices) == len(loops):
-        if all(i.same_as(f.loop_var) for i, f in zip(value.indices, loops, strict=True)):
+    if isinstance(value, ir.TensorLoad) and value.source.same_as(inner.buffer):
+        same = len(value.indices) == len(loops)
+        if same and all(i.same_as(f.loop_var) for i, f in zip(value.indices, loops, strict=True)):
             return None
-    if isinstance(value, tirx.IntImm | tirx.FloatImm) and inner.buffer.ty.storage_scope != "global":
-        if [const_int(f.extent) for f in loops] == list(shape_of(inner.buffer)):
-            return make_tile_op("fill", {"dst": region_of(inner.buffer), "value": value}, {}, stmt.span)
+    constant = isinstance(value, tirx.IntImm | tirx.FloatImm) and inner.buffer.ty.storage_scope != "global"
+    if constant and [const_int(f.extent) for f in loops] == list(shape_of(inner.buffer)):
+        return make_tile_op("fill", {"dst": region_of(inner.buffer), "value": value}, {}, stmt.span)
     return stmt
 
 

@@ -105,9 +105,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "copies that round are loops now; no pass has put the kernel into a loop yet",
         ),
         Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),
-        Pass(
-            "defer_sums", lambda f, c: defer_sums(f, c.options.deferred_sums), "layouts say which lanes share a row"
-        ),
+        Pass("defer_sums", lambda f, c: defer_sums(f, c.options.deferred_sums), "layouts say which lanes share a row"),
     ),
     "scheduled": (
         Pass("make_persistent", make_persistent, "in front of everything that plans rings and shared memory"),

@@ -54,7 +54,8 @@ class _Pipeliner:
             if not _is_async(site.stmt):
                 continue
             src, dst = _ends(site.stmt)
-            if site.loop is not None and site.loop.step is None and _stages(site.loop) > 1 and producer_obstacle(site, dst, src, kernel) is None:
+            staged = site.loop is not None and site.loop.step is None and _stages(site.loop) > 1
+            if staged and producer_obstacle(site, dst, src, kernel) is None:
                 self.ahead.add(site.stmt)
                 shape = (_stages(site.loop), *shape_of(dst))
                 self.versions[dst] = tirx.decl_buffer(

@@ -46,7 +46,9 @@ def _plan(kernel: Kernel, arch: Arch, options: CompileOptions, notes: list[str])
     if panel <= 1:
         return kernel
     panel = options.raster_panel or panel
-    notes.append(f"blocks are visited in panels of {panel} rows, to meet in L2 (pin by T.use_swizzle or tl.raster_panel)")
+    notes.append(
+        f"blocks are visited in panels of {panel} rows, to meet in L2 (pin by T.use_swizzle or tl.raster_panel)"
+    )
     return kernel.with_body([make_tile_op("use_swizzle", {}, {"panel": panel, "order": "row"}), *kernel.body])
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import tilelang.language as T
-from tilelang.tir_builder.eager import bind_constants, learn_shapes, trace_eager
+from tilelang.tir_builder.eager import bind_constants, learn_shapes
 
 
 def main(A, B=None, scale=None):

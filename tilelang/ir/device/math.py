@@ -67,7 +67,7 @@ def _dp4a(signed: bool) -> DeviceOpRow:
     return _op("dp4a" if signed else "dp4a_u", text, "a b c", d, d, "c + dot product of four packed 8-bit integers")
 
 
-# Dividend and divisor are scaled by a power of two, so that the reciprocal is a normal number: 1.5 ulp over the whole range.
+# Dividend and divisor are scaled by a power of two: the reciprocal is a normal number, 1.5 ulp over the whole range.
 _DIV_FULL = (
     "float s = fabsf(b) > 0x1p126f ? 0x1p-2f : fabsf(b) < 0x1p-126f ? 0x1p24f : 1.0f, r; "
     'asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b * s)); return (a * s) * r;'

@@ -221,8 +221,8 @@ ROWS = (
             ),
         ),
         converges=_WARP,
-        doc="ends a basic block: what stands before it is issued before what follows. A short sleep unless `value`, which "
-        "is warp uniform, is 0",
+        doc="ends a basic block: what stands before it is issued before what follows. A short sleep unless `value`, "
+        "which is warp uniform, is 0",
     ),
     DeviceOpRow("lane_id", _special("laneid"), doc="lane in the warp"),
     DeviceOpRow(

@@ -27,8 +27,8 @@ __all__ = [
     "const",
     "is_fragment",
     "is_global",
-    "relative",
     "is_shared",
+    "relative",
     "scope_of",
 ]
 
