@@ -8,6 +8,7 @@ the same path).
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import compilation_pipeline
 
+from tilelang.codegen.asserts import lower_asserts
 from tilelang.codegen.device_text import register_device_text
 from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, TensorMapParam, read_launches
 from tilelang.codegen.legalize import (
@@ -84,7 +86,7 @@ def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     check_resources(func, arch)
     facts = launch_facts(func)
     user_text = str((func.attrs or {}).get(PRELUDE, ""))
-    func = strip_annotations(func)
+    func = lower_asserts(strip_annotations(func))
     register_device_text()
     target = tvm.target.Target(
         {"kind": "cuda", "arch": arch.name, "max_shared_memory_per_block": arch.smem_bytes_per_block}, host="llvm"
@@ -121,7 +123,11 @@ def _print(device: dict[str, Any], launches: tuple[KernelLaunch, ...], target: A
     _, found, body = text.partition(_HEADER_END)
     if not found:
         raise InternalError("TVM's CUDA header has changed", stage=_STAGE)
-    return body.lstrip()
+    return _FLOAT8_CAST.sub(r"tl_to_\1(", body.lstrip())
+
+
+# TVM prints conversions as C casts, whose constructors saturate; ours overflow as torch's do (headers/float8.cuh).
+_FLOAT8_CAST = re.compile(r"\(__nv_(fp8(?:x[24])?_e[45]m[23])\)\(")
 
 
 class _Capture(threading.local):

@@ -39,7 +39,6 @@ _ALIASES = {
     "handle": "uint64",
 }
 # Largest finite value of the formats that CUDA converts to with saturation (cvt.satfinite), PTX ISA 9.7.9.
-_SATURATES = {np.dtype(ml_dtypes.float8_e4m3fn): 448.0, np.dtype(ml_dtypes.float8_e5m2): 57344.0}
 
 
 @lru_cache(maxsize=256)
@@ -54,7 +53,8 @@ def _is_float(dtype: np.dtype) -> bool:
 
 
 def cast(x: Value, dtype: np.dtype) -> Value:
-    """C cast: floats to integers truncate and saturate, NaN gives 0; conversions to fp8 saturate; integers wrap."""
+    """C cast: floats to integers truncate and saturate, NaN gives 0; fp8 overflows as torch's does; integers
+    wrap."""
     if isinstance(x, (bool, int)):
         return wrap(int(x), dtype) if not _is_float(dtype) else dtype.type(x)
     x = np.asarray(x)
@@ -72,9 +72,6 @@ def cast(x: Value, dtype: np.dtype) -> Value:
             np.where(inside <= float(info.min), info.min, inside).astype(np.int64 if info.min else np.uint64),
         )
         return out.astype(dtype)
-    if dtype in _SATURATES:
-        top = _SATURATES[dtype]
-        return np.clip(x.astype(np.float32), -top, top).astype(dtype)
     if _is_float(dtype) and dtype.itemsize < 4 and _is_float(x.dtype) and x.dtype.itemsize < 4:
         return x.astype(np.float32).astype(dtype)
     return x.astype(dtype)

@@ -31,3 +31,34 @@ struct __align__(16) fp8_e5x16_t { fp8_e5_t data[16]; };
 TL_MAKE_FLOAT8(e4m3)
 TL_MAKE_FLOAT8(e5m2)
 #undef TL_MAKE_FLOAT8
+// Conversions round to nearest even and overflow as torch's do: e5m2 to infinity, e4m3 (which has none) to NaN. The
+// hardware's saturate, so values beyond the last one that rounds to a finite number are set apart.
+TL_DEVICE unsigned char tl_float8_bits_e5m2(float x) {
+  unsigned short r;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
+  return fabsf(x) >= 61440.0f ? (unsigned char)((r & 0x80) | 0x7C) : (unsigned char)r;
+}
+TL_DEVICE unsigned char tl_float8_bits_e4m3(float x) {
+  unsigned short r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
+  return fabsf(x) > 464.0f ? (unsigned char)((r & 0x80) | 0x7F) : (unsigned char)r;
+}
+#define TL_TO_FLOAT8(E)                                                                        \
+  template <typename T>                                                                        \
+  TL_DEVICE __nv_fp8_##E tl_to_fp8_##E(const T& x) {                                           \
+    __nv_fp8_##E r;                                                                            \
+    r.__x = tl_float8_bits_##E((float)x);                                                      \
+    return r;                                                                                  \
+  }                                                                                            \
+  template <typename T>                                                                        \
+  TL_DEVICE __nv_fp8x2_##E tl_to_fp8x2_##E(const T& v) {                                       \
+    return make___nv_fp8x2_##E(tl_to_fp8_##E(v.x), tl_to_fp8_##E(v.y));                        \
+  }                                                                                            \
+  template <typename T>                                                                        \
+  TL_DEVICE __nv_fp8x4_##E tl_to_fp8x4_##E(const T& v) {                                       \
+    return make___nv_fp8x4_##E(tl_to_fp8_##E(v.x), tl_to_fp8_##E(v.y), tl_to_fp8_##E(v.z),     \
+                               tl_to_fp8_##E(v.w));                                            \
+  }
+TL_TO_FLOAT8(e4m3)
+TL_TO_FLOAT8(e5m2)
+#undef TL_TO_FLOAT8
