@@ -36,6 +36,7 @@ OFF = {
     "tl.warpgroup_turns": False,
     "tl.early_waits": False,
     "tl.relaxed_division": False,
+    "tl.deferred_sums": False,
 }
 
 
@@ -63,10 +64,12 @@ VARIANTS = (
     Variant("128 no turns", SQUARE, _without("tl.warpgroup_turns")),
     Variant("128 no turns, late", SQUARE, _without("tl.warpgroup_turns", "tl.early_waits")),
     Variant("128 exact division", SQUARE, _without("tl.relaxed_division")),
+    Variant("128 whole sums", SQUARE, _without("tl.deferred_sums")),
     Variant("192 all off", WIDE, OFF, dims=(64,)),
     Variant("192", WIDE, dims=(64,)),
     Variant("192 no turns", WIDE, _without("tl.warpgroup_turns"), dims=(64,)),
     Variant("192 no turns, late", WIDE, _without("tl.warpgroup_turns", "tl.early_waits"), dims=(64,)),
+    Variant("192 whole sums", WIDE, _without("tl.deferred_sums"), dims=(64,)),
     Variant("192x96", (192, 96, 2, 384), dims=(64,)),
     Variant("192x64x3", (192, 64, 3, 384), dims=(64,)),
     Variant("192x128x3", (192, 128, 3, 384), dims=(64,)),

@@ -25,6 +25,7 @@ class CompileOptions:
     long_blocks_first: bool = True  # blocks with more work start first
     warpgroup_turns: bool | None = None  # warpgroups issue their gemms in turns
     relaxed_division: bool = True  # quotients that are rounded to 16 bits may be off by 2 ulp of float32
+    deferred_sums: bool = True  # lanes add up their parts of a row sum once, after the loop
     early_waits: bool = True  # gemms retire before the exponentials of a tile, not behind them
     carry_gemms: bool = True  # gemms stay in flight over the back edge of loops
     warpgroup_stores: bool | None = None  # every warpgroup stores its own rows

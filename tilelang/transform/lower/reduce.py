@@ -108,9 +108,9 @@ def lower_combine(op: TileOp, ctx: LowerContext) -> Stmt:
     masks = [d.stride << k for d in layout.replicas if d.axis == "thread" for k in range(d.extent.bit_length() - 1)]
     count = const_int(registers.ty.shape[0]) or 1
     dtype = dtype_of(registers)
-    q = tirx.Var("q", "int32")
 
     def add(mask: int) -> Stmt:
+        q = tirx.Var("q", "int32")
         value = registers[q] + device_op("shfl_xor", registers[q], mask, dtype=dtype)
         return unrolled(q, count, tirx.BufferStore(registers, value, [q], span=op.span))
 
