@@ -6,21 +6,24 @@ After:   for i, j in T.Parallel(M, N): P[i, j] = cast(S[i, j])   for i, j in T.P
 
 Requires: level 1 with `via` set.
 Ensures:  only tma_load, tma_store and stmatrix copies are left as tile ops, and no fills; cp_async copies are
-          nests marked ASYNC.
+          nests marked ASYNC. What works on arrays of single threads is plain loops that each thread runs.
 Does not: guard global accesses: lower/parallel.py adds the predicates it cannot prove away.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import ASYNC_COPY, COALESCED_WIDTH, LOOP_LAYOUT, PARALLEL
+from tilelang.ir.attrs import ASYNC_COPY, COALESCED_WIDTH, LOCAL, LOOP_LAYOUT, PARALLEL, VAR
 from tilelang.ir.stmts import const_int, dtype_of, rebuild
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["expand_elementwise", "parallel_nest"]
+
+MAX_UNROLL = 64  # elements of a thread's own array that stay in registers
 
 
 def expand_elementwise(func: Any) -> Any:
@@ -72,7 +75,20 @@ def _elementwise(op: TileOp, src: ir.TensorRegion | None, dst: ir.TensorRegion, 
         return tirx.BufferStore(dst.source, what, _at(dst, loop), span=op.span)
 
     extents = [r.extent for r in dst.region if const_int(r.extent) != 1]
+    if any(r.source.ty.storage_scope in (LOCAL, VAR) for r in (src, dst) if r is not None):
+        return _each_thread(extents, body, op.span)
     return parallel_nest(extents, body, annotations, op.span) if extents else body()
+
+
+def _each_thread(extents: list[Any], body: Any, span: Any) -> Any:
+    """Plain loops: each thread runs all of them on arrays of its own."""
+    variables = [tirx.Var("ijklmn"[d % 6], "int32") for d in range(len(extents))]
+    stmt = body(*variables)
+    count = math.prod(const_int(e) or MAX_UNROLL + 1 for e in extents)
+    kind = tirx.ForKind.UNROLLED if count <= MAX_UNROLL else tirx.ForKind.SERIAL
+    for variable, extent in zip(reversed(variables), reversed(extents), strict=True):
+        stmt = tirx.For(variable, 0, extent, kind, stmt, span=span)
+    return stmt
 
 
 def dtype_of_expr(expr: Any) -> str:
