@@ -144,6 +144,8 @@ class _Analysis:
         guards, stmt = self.plan.items[k]
         if not isinstance(stmt, tirx.BufferStore) or any(mentions(g, self.varying) for g in guards):
             return []
+        if not self.ctx.arch.fp8 and _to_float8(stmt):
+            return []  # converted by integer arithmetic, which has no vector form
         later = set().union(*self.stored[k + 1 :], *self.loaded[k + 1 :])
         if stmt.buffer in later:
             return []
@@ -271,6 +273,10 @@ def _narrows(store: Any) -> bool:
         return False
     to, source = DataType(dtype_of(value)), DataType(dtype_of(value.value))
     return to.bits <= 16 and source.bits > to.bits and "float" in str(to) and "float" in str(source)
+
+
+def _to_float8(store: Any) -> bool:
+    return isinstance(store.value, tirx.Cast) and "float8" in dtype_of(store.value)
 
 
 def _clip(vector: Vector, width: int) -> Vector:
