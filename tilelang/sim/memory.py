@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+_INT32_MAX = 2**31 - 1
+
+
 class GlobalTensor:
     """A tensor in global memory as the IR declares it: flat data plus shape and strides in elements."""
 
@@ -53,6 +56,8 @@ class GlobalTensor:
         return GlobalTensor(data[offset:], shape, strides or dense(shape), name)
 
     def flat(self, index: Sequence[Any]) -> Any:
+        if self.data.size > _INT32_MAX:  # as code generation does: offsets into large tensors are 64-bit
+            index = [np.int64(i) if np.isscalar(i) else np.asarray(i, np.int64) for i in index]
         total: Any = 0
         for i, s in zip(index, self.strides, strict=True):
             total = total + i * s if s != 1 else total + i
