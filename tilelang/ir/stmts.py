@@ -37,6 +37,7 @@ __all__ = [
     "substitute",
     "walk_list",
     "with_bodies",
+    "with_unique_names",
 ]
 
 Stmt = Any
@@ -308,3 +309,21 @@ def _renamed(stmt: Stmt, names: dict[Any, Any]) -> Stmt:
     if isinstance(stmt, tirx.AttrStmt):
         return tirx.AttrStmt(stmt.node, stmt.attr_key, substitute(stmt.value, names), new.body, span=stmt.span)
     return new
+
+
+def with_unique_names(stmts: Sequence[Stmt]) -> list[Stmt]:
+    """The statements with scalars of equal names told apart (`x`, `x_1`, ...)."""
+    taken: set[str] = set()
+    renamed: dict[Any, Any] = {}
+    for s in walk_list(stmts):
+        if not isinstance(s, tirx.AllocBuffer):
+            continue
+        name, count = s.buffer.name, 0
+        while name in taken:
+            count += 1
+            name = f"{s.buffer.name}_{count}"
+        taken.add(name)
+        if count:
+            scope = s.buffer.ty.storage_scope
+            renamed[s.buffer] = tirx.decl_buffer(s.buffer.ty.shape, dtype_of(s.buffer), name, scope=scope, layout=None)
+    return [substitute(s, renamed) for s in stmts]

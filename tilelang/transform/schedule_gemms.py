@@ -27,7 +27,7 @@ from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.views import viewed
 from tilelang.analysis.work import nest_extent, special_functions
 from tilelang.ir.attrs import ROLE
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies, with_unique_names
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.transform.carry_gemms import carry_gemms
 
@@ -53,7 +53,7 @@ def _schedule_kernel(kernel: Kernel, carry: bool, early: bool) -> Kernel:
         return kernel.with_body(rebuild(kernel.body, lambda s: None if _is_wait(s) else s))
     roles = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AttrStmt) and s.attr_key == ROLE]
     threads = int(roles[0].node) if roles else kernel.threads
-    return kernel.with_body(_schedule(kernel.body, carry, early and threads >= 2 * WARPGROUP))
+    return kernel.with_body(with_unique_names(_schedule(kernel.body, carry, early and threads >= 2 * WARPGROUP)))
 
 
 def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
