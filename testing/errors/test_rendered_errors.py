@@ -31,7 +31,7 @@ def test_rendered_text(entry, request):
     with pytest.raises(entry) as info:
         runpy.run_path(str(program))
     text = str(info.value).replace(str(program), "<program>") + "\n"
-    if request.config.getoption("--update-golden"):
+    if request.config.getoption("--update-golden", default=False):
         golden.write_text(text)
     assert golden.exists(), f"{golden.name} is missing; run with --update-golden and review it"
     assert text == golden.read_text()
