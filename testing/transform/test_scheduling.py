@@ -159,7 +159,7 @@ def test_a_gemm_is_retired_before_its_shared_operand_is_written() -> None:
 
 
 def test_a_gemm_stays_in_flight_over_the_back_edge() -> None:
-    got = outline(after(gemm_program(stages=3), "schedule_gemms"), scalars=True)
+    got = outline(after(gemm_program(stages=3), "schedule_gemms", carry_gemms=True), scalars=True)
     start = got.index("    for 8 stages=3")
     assert [line for line in got[start:] if "phase" not in line and "stage_consumer_As = " not in line][:10] == text(
         "    for 8 stages=3",

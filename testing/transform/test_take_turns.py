@@ -27,7 +27,7 @@ def loop_of(func: Any, **options: Any) -> list[str]:
 
 
 def test_warpgroups_take_turns_and_retire_before_the_exponentials() -> None:
-    assert loop_of(flash_attention_program()) == [
+    assert loop_of(flash_attention_program(), warpgroup_turns=True) == [
         "acquire Ks",
         "acquire Vs",
         "turn_wait",
@@ -56,6 +56,10 @@ def test_late_waits_and_no_turns_on_request() -> None:
     assert body.index("loop S") < body.index("wait_gemm acc,P pending=0") < body.index("loop P")
 
 
+def test_two_warpgroups_take_turns_only_when_asked() -> None:
+    assert "turn_wait" not in loop_of(flash_attention_program())
+
+
 def test_one_warpgroup_has_no_turns_and_waits_late() -> None:
     body = loop_of(flash_attention_program(bm=64, threads=128))
     assert "turn_wait" not in body and body.index("loop S") < body.index("wait_gemm acc,P pending=0")
@@ -69,7 +73,7 @@ def test_products_without_elementwise_work_have_no_turns() -> None:
 def test_a_row_shared_by_warps_forbids_turns() -> None:
     """The reduction of such rows goes through shared memory, behind a barrier of all warpgroups."""
     notes: list[str] = []
-    context = Context(SM90, CompileOptions(), notes)
+    context = Context(SM90, CompileOptions(warpgroup_turns=True), notes)
     lower(flash_attention_program(policy="full_col"), SM90, stop_after="scheduled", context=context)
     assert not any("turns" in note for note in notes)
     lower(flash_attention_program(), SM90, stop_after="scheduled", context=context)
