@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assertions of device code: the message, the block and the thread go to the device's output, and the kernel stops."""
+"""Assertions and printing of device code.
+
+A failed assertion tells its message, block and thread on the device's output, and stops the kernel. TVM prints string
+constants as they are, so those of foreign calls are spelled as C wants them here.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from tvm import ir, tirx
 
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import Kernel, as_stmt, map_kernels, rebuild
+from tilelang.ir.walk import rewrite
 
-__all__ = ["lower_asserts"]
+__all__ = ["lower_asserts", "spell_strings"]
 
 _WHERE = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 
@@ -29,3 +34,20 @@ def _lower(stmt: Any, kernel: Kernel) -> Any:
     tell = tirx.Evaluate(tirx.call_extern("int32", "printf", ir.StringImm(line), *place), span=stmt.span)
     stop = device_op("trap", span=stmt.span)
     return tirx.IfThenElse(tirx.Not(stmt.condition), as_stmt([tell, stop]), None, span=stmt.span)
+
+
+def spell_strings(func: Any) -> Any:
+    """The function with the string arguments of foreign calls as C literals' text."""
+
+    def spell(call: Any) -> Any:
+        if getattr(call.op, "name", "") not in ("tirx.call_extern", "tirx.call_pure_extern"):
+            return call
+        name, *args = call.args
+        new = [ir.StringImm(_escaped(str(a.value))) if isinstance(a, ir.StringImm) else a for a in args]
+        return ir.Call(call.op, [name, *new], ret_ty=call.ty, span=call.span)
+
+    return func.with_body(rewrite(func.body, {ir.Call: spell}))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import compilation_pipeline
 
-from tilelang.codegen.asserts import lower_asserts
+from tilelang.codegen.asserts import lower_asserts, spell_strings
 from tilelang.codegen.device_text import register_device_text
 from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, TensorMapParam, read_launches
 from tilelang.codegen.legalize import (
@@ -86,7 +86,7 @@ def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     check_resources(func, arch)
     facts = launch_facts(func)
     user_text = str((func.attrs or {}).get(PRELUDE, ""))
-    func = lower_asserts(strip_annotations(func))
+    func = spell_strings(lower_asserts(strip_annotations(func)))
     register_device_text()
     target = tvm.target.Target(
         {"kind": "cuda", "arch": arch.name, "max_shared_memory_per_block": arch.smem_bytes_per_block}, host="llvm"

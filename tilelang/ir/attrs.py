@@ -22,6 +22,7 @@ __all__ = [
     "NOTES",
     "NUM_OUTPUTS",
     "NUM_STAGES",
+    "NUM_WORKSPACES",
     "OFFSET",
     "PARALLEL",
     "PASS_CONFIGS",
@@ -82,5 +83,6 @@ CLUSTER_DIMS = "tl.cluster_dims"
 # Function attributes.
 COMPILE_FLAGS = "tl.compile_flags"  # list[str], flags of the user's for the CUDA compiler
 NUM_OUTPUTS = "tl.num_outputs"  # int, how many of the last parameters are T.empty tensors that are returned
+NUM_WORKSPACES = "tl.num_workspaces"  # int, how many parameters at the very end are T.alloc_global tensors
 PASS_CONFIGS = "tl.pass_configs"  # str, JSON object of pass configs
 PRELUDE = "tl.prelude"  # str, CUDA text of the user's, in front of the kernels

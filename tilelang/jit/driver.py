@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from tilelang.ir import attrs
@@ -89,7 +90,17 @@ def clear_memory_cache() -> None:
 
 def outputs_of(func: Any, out_idx: int | Sequence[int] | None) -> tuple[int, ...]:
     """Positions of a program's outputs: those asked for, or the tensors that it returns."""
-    count = len(func.params)
+    hidden = hidden_outputs(func)
+    total = len(func.params)
+    return (*_visible_outputs(func, out_idx, total - hidden), *range(total - hidden, total))
+
+
+def hidden_outputs(func: Any) -> int:
+    """How many of a program's last parameters are workspaces."""
+    return int(_declared(func, attrs.NUM_WORKSPACES, 0))
+
+
+def _visible_outputs(func: Any, out_idx: int | Sequence[int] | None, count: int) -> tuple[int, ...]:
     returned = int(_declared(func, attrs.NUM_OUTPUTS, 0))
     if not returned:
         return normalize_out_idx(out_idx, count)
@@ -113,6 +124,7 @@ def _declared(func: Any, key: str, default: Any) -> Any:
 
 def _build(func: Any, outputs: tuple[int, ...], target: Target, options: CompileOptions, verbose: bool) -> JITKernel:
     signature, _ = signature_of(func, outputs)
+    signature = replace(signature, hidden=hidden_outputs(func))
     if verbose or env.print_on_compilation.get():
         logger.info("compile %s for %s", signature.describe(), target)
     executable = _executable(func, signature, target, options)

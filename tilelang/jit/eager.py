@@ -85,7 +85,7 @@ class EagerFunction:
             raise TypeError(f"{self.func.__name__}() lacks the argument '{missing[0]}'")
         kernel = self._kernel(values, constants)
         result = kernel(*[values[n] for n in self.runtime])
-        return result if kernel.signature.outputs else None
+        return result if kernel.out_idx else None
 
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel of a specialisation: tensors may be left out where the constants are given by name."""

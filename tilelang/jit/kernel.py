@@ -69,11 +69,12 @@ class JITKernel:
 
     @property
     def out_idx(self) -> list[int]:
-        return list(self.signature.outputs)
+        return list(self.signature.outputs[: len(self.signature.outputs) - self.signature.hidden])
 
     @property
     def params(self) -> list[KernelParam]:
-        return self.signature.params()
+        every = self.signature.params()
+        return every[: len(every) - self.signature.hidden]
 
     @property
     def artifact(self) -> Executable:
@@ -181,7 +182,7 @@ class _AllocatingCall:
             raise count_error(self._signature, len(inputs))
         args, outputs = self._allocator.complete(inputs)
         self._executable(*args)
-        return outputs[0] if len(outputs) == 1 else outputs
+        return self._signature.returned(outputs)
 
 
 def _write(path: str, text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from tilelang.language.allocate import alloc_fragment, alloc_local, alloc_shared, alloc_var
+from tilelang.language.allocate import alloc_fragment, alloc_global, alloc_local, alloc_shared, alloc_var
 from tilelang.language.asynchronous import (
     access_ptr,
     async_copy,
@@ -64,6 +64,7 @@ from tilelang.language.control import (
     thread_return,
     ws,
 )
+from tilelang.language.debug import print
 from tilelang.language.declare import (
     Buffer,
     FragmentBuffer,
@@ -257,9 +258,7 @@ _UNSUPPORTED = {
         ),
         _AUTOMATIC,
     ),
-    "alloc_global": "pass the workspace as a tensor parameter",
     "make_tensor": "pass the tensor itself",
-    "print": "print on the host, or check with T.device_assert",
     "gemm_sp": "use T.gemm on the dense matrix",
     "im2col": "gather the columns in a T.Parallel loop",
     "PersistentTileScheduler": "use T.Persistent",
@@ -313,6 +312,7 @@ __all__ = [
     "all_sync",
     "alloc_barrier",
     "alloc_fragment",
+    "alloc_global",
     "alloc_local",
     "alloc_reducer",
     "alloc_shared",
@@ -444,6 +444,7 @@ __all__ = [
     "popcount",
     "pow",
     "prim_func",
+    "print",
     "ptr",
     "ptx_commit_group",
     "ptx_cp_async",

@@ -11,10 +11,10 @@ from tilelang.ir import attrs
 from tilelang.language import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import as_dtype, cast_to
-from tilelang.tir_builder.specs import as_shape
+from tilelang.tir_builder.specs import TensorSpec, as_shape
 from tilelang.tir_builder.values import as_expr
 
-__all__ = ["alloc_fragment", "alloc_local", "alloc_shared", "alloc_var"]
+__all__ = ["alloc_fragment", "alloc_global", "alloc_local", "alloc_shared", "alloc_var"]
 
 
 def _alloc(function: str, default: str, shape: Any, dtype: Any, scope: str) -> Any:
@@ -35,6 +35,17 @@ def alloc_shared(shape: Any, dtype: Any, scope: str = attrs.SHARED_DYN) -> Any:
     if scope not in attrs.SHARED_SCOPES:
         raise errors.BadChoice(what="scope", value=scope, choices=", ".join(sorted(attrs.SHARED_SCOPES)), arg="scope")
     return _alloc("alloc_shared", "shared", shape, dtype, scope)
+
+
+def alloc_global(shape: Any, dtype: Any) -> Any:
+    """A tensor that lives during one call, for what blocks or launches pass to each other; its content is undefined at
+    first. The launcher allocates it, as it does outputs.
+    """
+    builder = Builder.current("alloc_global")
+    spec = TensorSpec(as_shape(shape), as_dtype(dtype))
+    workspace = spec.buffer(builder.unique(builder.hint("workspace")))
+    builder.workspaces.append(workspace)
+    return workspace
 
 
 def alloc_fragment(shape: Any, dtype: Any, scope: str = attrs.FRAGMENT) -> Any:

@@ -58,10 +58,13 @@ class CudaKernel:
 
     def _wrapped(self, with_inputs: Any) -> Any:
         signature = self.plan.signature
-        if len(signature.outputs) == 1 and any(isinstance(signature.args[i], TensorArg) for i in signature.inputs):
+        from_tensor = any(isinstance(signature.args[i], TensorArg) for i in signature.inputs)
+        if signature.outputs and from_tensor:
+            if len(signature.outputs) > 1:
+                return lambda *inputs: signature.returned(list(with_inputs(*inputs)))
+            if signature.hidden:
+                return lambda *inputs: signature.returned([with_inputs(*inputs)])
             return with_inputs  # the shortest way: nothing of Python is left in a call
-        if signature.outputs and any(isinstance(signature.args[i], TensorArg) for i in signature.inputs):
-            return lambda *inputs: list(with_inputs(*inputs))
         # No tensor tells the native side where outputs go, so torch allocates them.
         allocator = OutputAllocator(signature, self.plan.device_type)
 
@@ -70,7 +73,7 @@ class CudaKernel:
                 raise count_error(signature, len(inputs))
             args, outputs = allocator.complete(inputs)
             self._with_all(*args)
-            return outputs[0] if len(outputs) == 1 else outputs
+            return signature.returned(outputs)
 
         return run
 

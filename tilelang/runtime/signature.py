@@ -74,10 +74,16 @@ class Signature:
     args: tuple[TensorArg | ScalarArg, ...]
     slots: tuple[Slot, ...] = ()
     outputs: tuple[int, ...] = field(default=())  # positions allocated by the caller's side and returned
+    hidden: int = 0  # the last outputs that are workspaces: allocated, and not returned
 
     @property
     def inputs(self) -> tuple[int, ...]:
         return tuple(i for i in range(len(self.args)) if i not in self.outputs)
+
+    def returned(self, made: Sequence[Any]) -> Any:
+        """What a call gives back, of all outputs that were made: one, or a list where there are several or none."""
+        seen = list(made[: len(self.outputs) - self.hidden])
+        return seen[0] if len(seen) == 1 else seen
 
     @property
     def slot_names(self) -> list[str]:
@@ -114,6 +120,7 @@ class Signature:
             "args": [_arg_json(a) for a in self.args],
             "slots": [vars(s) for s in self.slots],
             "outputs": list(self.outputs),
+            "hidden": self.hidden,
         }
 
     @staticmethod
@@ -123,6 +130,7 @@ class Signature:
             tuple(_arg_from_json(a) for a in data["args"]),
             tuple(Slot(**s) for s in data["slots"]),
             tuple(data["outputs"]),
+            data.get("hidden", 0),
         )
 
 

@@ -244,6 +244,9 @@ class Expressions:
 
     def call_call_pure_extern(self, e: Any) -> tuple[str, str]:
         function = str(e.args[0].value)
+        if function == "printf":
+            values = ", ".join(self.src(x) for x in list(e.args)[2:])
+            return f"print_lines(G, {self.mask}, {str(e.args[1].value)!r}, [{values}])", "u"
         if function not in _EXTERN:
             raise SimUnsupported(f"the simulator has no meaning for the C function {function!r}")
         return self.intrinsic(_EXTERN[function], list(e.args)[1:])

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import random
+import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -68,12 +70,22 @@ def _expect_dense(tensor: GlobalTensor) -> None:
             raise ValueError(f"argument {tensor.name} must be contiguous, its strides are {list(tensor.strides)}")
 
 
+def print_lines(G: Any, mask: np.ndarray, text: str, args: list[Any]) -> int:
+    """C's printf, thread after thread."""
+    text = re.sub(r"%l+", "%", text)
+    shape = np.broadcast_shapes(np.shape(mask), *(np.shape(a) for a in args))
+    columns = [np.broadcast_to(np.asarray(a), shape) for a in args]
+    for at in np.argwhere(np.broadcast_to(mask, shape)):
+        sys.stdout.write(text % tuple(c[tuple(at)].item() for c in columns))
+    return 0
+
+
 _SCOPE: dict[str, Any] = {
     "np": np, "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
     "trunc_div": trunc_div, "trunc_mod": trunc_mod, "reinterpret": reinterpret, "INTRINSICS": values.INTRINSICS,
     "TensorMap": TensorMap, "Pointer": Pointer, "own": _own, "scalar": _scalar, "offset": _offset, "tensor": _tensor,
     "expect": _expect, "expect_dense": _expect_dense, "ldg": ldg, "stg": stg, "lds": lds, "sts": sts, "ldl": ldl,
-    "stl": stl, "local_view": local_view,
+    "stl": stl, "local_view": local_view, "print_lines": print_lines,
 }  # fmt: skip
 
 

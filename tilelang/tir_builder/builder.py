@@ -63,6 +63,7 @@ class Builder:
         self.fresh: list[Any] = []  # variables made by the statement being traced
         self.containers: dict[int, tuple[Any, Frame]] = {}  # lists and dicts by id, with the frame that named them
         self.outputs: list[tuple[Any, Place | None]] = []  # T.empty tensors and where they are made
+        self.workspaces: list[Any] = []  # T.alloc_global tensors
         self.eager: Any = None  # EagerState of an eager trace
         self.open_parallel: Any = None  # the OpenLoop of the T.Parallel nest being traced
         self.reducers: list[Any] = []

@@ -123,7 +123,7 @@ def _split(fn: Callable[..., Any], by_name: Mapping[str, Any]) -> tuple[list[Any
 def finish(
     builder: Builder, params: list[ir.Var], result: Any, source: SourceFunction, returned_at: Place | None = None
 ) -> tirx.PrimFunc:
-    """The PrimFunc of a finished trace; returned T.empty tensors become trailing parameters."""
+    """The PrimFunc of a finished trace; returned T.empty tensors, then workspaces, become trailing parameters."""
     returned = list(result) if isinstance(result, tuple | list) else [] if result is None else [result]
     for value in returned:
         if not any(value is output for output, _ in builder.outputs):
@@ -138,8 +138,11 @@ def finish(
     attributes = {"global_symbol": builder.name, "s_tir": True, **builder.func_attrs}
     if returned:
         attributes[attrs.NUM_OUTPUTS] = len(returned)
+    if builder.workspaces:
+        attributes[attrs.NUM_WORKSPACES] = len(builder.workspaces)
+    every = [*params, *returned, *builder.workspaces]
     return tirx.PrimFunc(
-        [*params, *returned], as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span
+        every, as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span
     )
 
 
