@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from outline import SM90
 from tile_programs import Builder, region
 from tvm import sym, tirx
 
 from tilelang.analysis.monotone import direction
-from tilelang.ir.stmts import launches, substitute, walk_list
+from tilelang.ir.stmts import bodies, launches, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
+from tilelang.sim import simulate
 from tilelang.support.options import CompileOptions
+from tilelang.transform.pipeline import Context, lower
 from tilelang.transform.plan_block_order import plan_block_order
 from tilelang.transform.rasterize_blocks import rasterize_blocks
 
@@ -97,3 +100,53 @@ def test_directions() -> None:
     ]
     for expr, expected in cases:
         assert direction(expr, x, {bound: x + n}) == expected, expr
+
+
+def triangle(nx: int = 5, ny: int = 3) -> Any:
+    """C[y, x] = sum over k <= x of A[y, x] B[y, k]: blocks of unequal length that a producer feeds."""
+    shape = ((ny, nx * 64, 64), "float16")
+    with Builder(128, (nx, ny), {"A": shape, "B": shape, "C": shape}) as b:
+        (A, B, C), (bx, by) = b.args, b.blocks
+        As, Bs, acc = b.shared("As", (64, 64)), b.shared("Bs", (64, 64)), b.fragment("acc", (64, 64))
+        b.fill(acc)
+        b.copy(region(A, (by, 1), (bx * 64, 64), (0, 64)), As)
+        with b.serial(bx + 1, 2) as k:
+            b.copy(region(B, (by, 1), (k * 64, 64), (0, 64)), Bs)
+            b.gemm(As, Bs, acc)
+        b.copy(acc, region(C, (by, 1), (bx * 64, 64), (0, 64)))
+    return b.func
+
+
+def test_persistent_blocks_walk_long_tiles_first_and_every_other_wave_backwards() -> None:
+    context = Context(FEW, CompileOptions(persistent=True))
+    func = lower(triangle(), FEW, stop_after="scheduled", context=context)
+    assert any("persistent" in note for note in context.notes)
+    (kernel,) = launches(func)
+    loop = next(s for s in walk_list(kernel.body) if isinstance(s, tirx.For) and s.loop_var.name == "wave")
+    binds = [s for s in bodies(loop)[0] if isinstance(s, tirx.Bind)]
+    simplify = sym.Analyzer().simplify
+    tiles = []
+    for block in range(4):
+        at = {kernel.axis("blockIdx.x"): tirx.const(block, "int32")}
+        for wave in range(int(simplify(substitute(loop.extent, at)))):
+            values = {**at, loop.loop_var: tirx.const(wave, "int32")}
+            for bind in binds:
+                values[bind.var] = simplify(substitute(bind.value, values))
+            tile, x, y = (int(values[b.var]) for b in binds[:3])
+            assert tile == wave * 4 + (3 - block if wave % 2 else block)
+            tiles.append((tile, x, y))
+    assert sorted(t for t, _, _ in tiles) == list(range(15))
+    assert {(x, y) for _, x, y in tiles} == {(x, y) for x in range(5) for y in range(3)}
+    lengths = [x for _, x, _ in sorted(tiles)]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_persistent_blocks_compute_every_tile() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((3, 320, 64)).astype(np.float16) for _ in range(2))
+    c = np.full_like(a, np.nan)
+    func = lower(triangle(), FEW, CompileOptions(persistent=True))
+    assert not simulate(func, {"A": a, "B": b, "C": c}, policy="random", seed=1).reports
+    sums = b.reshape(3, 5, 64, 64).astype(np.float32).cumsum(1)
+    want = np.einsum("yxij,yxjk->yxik", a.reshape(3, 5, 64, 64).astype(np.float32), sums).reshape(c.shape)
+    np.testing.assert_allclose(c.astype(np.float32), want, rtol=2e-2, atol=2e-1)

@@ -31,6 +31,7 @@ from tilelang.analysis.work import nest_extent
 from tilelang.ir.attrs import FRAGMENT, LAYOUT
 from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, rebuild, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
+from tilelang.layout import DigitLayout
 from tilelang.layout import loads as load_layout
 
 __all__ = ["defer_sums"]
@@ -68,7 +69,7 @@ def _row_sum(stmt: Any, layouts: dict[Any, str]) -> TileOp | None:
     if any(x.ty.storage_scope != FRAGMENT or x not in layouts or dtype_of(x) != "float32" for x in (src, dst)):
         return None
     layout = load_layout(layouts[src])
-    if not hasattr(layout, "digits"):
+    if not isinstance(layout, DigitLayout):
         return None
     layout = layout.separate()
     dim = int(op.attrs["dim"]) % len(layout.shape)
@@ -82,7 +83,7 @@ class _Members:
 
     def __init__(self, first: Any, layouts: dict[Any, str], body: list[Any]) -> None:
         self.layouts, self.body, self.layout = layouts, body, layouts[first]
-        self.buffers = {first}
+        self.buffers: set[Any] = {first}
         size = 0
         while size != len(self.buffers):
             size = len(self.buffers)
@@ -196,8 +197,8 @@ def _leaves(stmts: Iterable[Any]) -> list[Any]:
     return out
 
 
-def _target(nest: Any) -> Any | None:
-    """The store of a nest that is one loop around one store."""
+def _target(nest: Any) -> Any:
+    """The store of a nest that is one loop around one store, else None."""
     return nest.body if isinstance(nest.body, tirx.BufferStore) else None
 
 

@@ -32,17 +32,21 @@ from tvm import ir, tirx
 
 from tilelang.analysis.block_loads import pipelined_loops
 from tilelang.analysis.effects import is_async_gemm, touches
-from tilelang.ir.attrs import BARRIER_SCOPE, DEVICE_OP_PREFIX, EXTENT, GLOBAL
-from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels, rebuild, walk_list
+from tilelang.ir.attrs import BARRIER_SCOPE, DEVICE_OP_PREFIX, EXTENT, GLOBAL, REGISTER_SCOPES
+from tilelang.ir.device_ops import DEVICE_OPS
+from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels, rebuild, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.transform.plan_stages import shared_bytes, stages_that_fit
-from tilelang.transform.rasterize_blocks import panel_order
+from tilelang.transform.rasterize_blocks import length_order, panel_order
+from tilelang.transform.specialize_warps import plan_roles
 from tilelang.transform.store_by_warpgroup import warpgroup_stores
 
 __all__ = ["make_persistent"]
 
 MIN_STAGES = 3  # fewer cost more than the overlap gains
-_OPS = frozenset({"copy", "gemm", "fill", "reduce", "cumulate", "use_swizzle", "store_tile"})
+_ORDERS = frozenset({"use_swizzle", "order_blocks"})
+_OPS = _ORDERS | {"copy", "gemm", "fill", "reduce", "combine", "cumulate", "store_tile"}
+_PURE = frozenset({DEVICE_OPS["div_full"].op_name})
 _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 
@@ -62,7 +66,8 @@ def make_persistent(func: Any, ctx: Any) -> Any:
     stages = stages_that_fit(new, ctx)
     if stages < min(MIN_STAGES, stages_that_fit(func, ctx)):
         return func
-    if ctx.options.persistent is None and 2 * shared_bytes(func, ctx) <= ctx.arch.smem_bytes_per_sm:
+    alone = plan_roles(found[0], ctx.arch).consumer_regs > 0  # its registers fill an SM
+    if ctx.options.persistent is None and not alone and 2 * shared_bytes(func, ctx) <= ctx.arch.smem_bytes_per_sm:
         return func  # several blocks share an SM and hide each other's epilogues
     ctx.notes.append(f"{ctx.arch.num_sms} persistent blocks walk over the tiles (tl.persistent=False: a block a tile)")
     return new
@@ -106,7 +111,7 @@ def _call_obstacle(stmt: Any) -> str | None:
 
     def call(node: Any) -> None:
         name = str(getattr(node.op, "name", ""))
-        if name.startswith(DEVICE_OP_PREFIX) or "extern" in name or not name:
+        if name not in _PURE and (name.startswith(DEVICE_OP_PREFIX) or "extern" in name or not name):
             found.append(name or "a function")
 
     exprs = [stmt.value] if isinstance(stmt, tirx.BufferStore | tirx.Bind) else []
@@ -127,6 +132,12 @@ def _is_tma_load(stmt: Any) -> bool:
     return op is not None and op.name == "copy" and op.attrs["via"] == "tma_load"
 
 
+def _outlives(stmt: Any) -> bool:
+    """Declares shared memory. Registers are declared in the loop: values that live over its back edge, dead or not, get
+    moved between registers, and ptxas splits wgmmas whose accumulators move (C7514)."""
+    return isinstance(stmt, tirx.AllocBuffer) and stmt.buffer.ty.storage_scope not in REGISTER_SCOPES
+
+
 def _count(kernel: Kernel) -> Any:
     """Tiles: blocks of the launch as the program has it."""
     total: Any = tirx.const(1, "int32")
@@ -137,30 +148,47 @@ def _count(kernel: Kernel) -> Any:
 
 def _loop_over_tiles(kernel: Kernel, ctx: Any) -> Kernel:
     ops = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) is not None]
-    swizzle = next((op for op in ops if op.name == "use_swizzle" and op.attrs["panel"] > 0), None)
-    body = rebuild(kernel.body, lambda s: None if (op := TileOp.from_stmt(s)) and op.name == "use_swizzle" else s)
-    allocs = [s for s in body if isinstance(s, tirx.AllocBuffer)]
-    rest = [s for s in body if not isinstance(s, tirx.AllocBuffer)]
-    nx, ny = kernel.extent("blockIdx.x"), kernel.extent("blockIdx.y")
+    order = next((op for op in ops if op.name in _ORDERS), None)
+    body = rebuild(kernel.body, lambda s: None if (op := TileOp.from_stmt(s)) and op.name in _ORDERS else s)
+    allocs = [s for s in body if _outlives(s)]
+    rest = [s for s in body if not _outlives(s)]
     tiles = _count(kernel)
     count = const_int(tiles)
     sms = tirx.const(ctx.arch.num_sms, "int32")
     blocks = tirx.const(min(count, ctx.arch.num_sms), "int32") if count is not None else tirx.min(sms, tiles)
     block, wave, tile = (tirx.Var(name, "int32") for name in ("block", "wave", "tile"))
-    inside = tirx.truncmod(tile, nx * ny) if kernel.axis("blockIdx.z") is not None else tile
-    if swizzle is not None and kernel.axis("blockIdx.y") is not None:
-        x, y = panel_order(inside, nx, ny, swizzle.attrs["panel"], swizzle.attrs["order"])
-    else:
-        x, y = tirx.truncmod(inside, nx), tirx.truncdiv(inside, nx)
-    values = dict(zip(_AXES, (x, y, tirx.truncdiv(tile, nx * ny)), strict=True))
+    place = _snake(block, wave, blocks) if order is not None and order.name == "order_blocks" else block
+    last = substitute(place, {wave: tirx.truncdiv(tiles, blocks)})
+    values = _places(kernel, order, tile)
     named = [(kernel.axis(tag), values[tag], kernel.extent(tag)) for tag in _AXES if kernel.axis(tag) is not None]
     inner = as_stmt(rest)
     for var, _, extent in named:
         inner = tirx.AttrStmt(var, EXTENT, extent, inner)
-    binds = [tirx.Bind(tile, block + wave * blocks), *(tirx.Bind(var, value) for var, value, _ in named)]
-    waves = tirx.truncdiv(tiles - 1 - block, blocks) + 1
+    binds = [tirx.Bind(tile, place + wave * blocks), *(tirx.Bind(var, value) for var, value, _ in named)]
+    waves = tirx.truncdiv(tiles - 1 - last, blocks) + 1
     loop = tirx.For(wave, tirx.const(0, "int32"), waves, tirx.ForKind.SERIAL, as_stmt([*binds, inner]))
     return _with_grid(kernel, block, blocks).with_body([*allocs, loop])
+
+
+def _snake(block: Any, wave: Any, blocks: Any) -> Any:
+    """Place of a block in a wave: every other wave goes backwards, so that tiles in order of length come to equal
+    sums."""
+    odd = tirx.EQ(tirx.truncmod(wave, tirx.const(2, "int32")), tirx.const(1, "int32"))
+    return tirx.Select(odd, blocks - 1 - block, block)
+
+
+def _places(kernel: Kernel, order: TileOp | None, tile: Any) -> dict[str, Any]:
+    """The block indices of a tile."""
+    extents = {tag: kernel.extent(tag) for tag in _AXES}
+    if order is not None and order.name == "order_blocks":
+        return length_order(tile, {tag: n for tag, n in extents.items() if kernel.axis(tag) is not None}, order)
+    nx, ny = extents["blockIdx.x"], extents["blockIdx.y"]
+    inside = tirx.truncmod(tile, nx * ny) if kernel.axis("blockIdx.z") is not None else tile
+    if order is not None and order.attrs["panel"] > 0 and kernel.axis("blockIdx.y") is not None:
+        x, y = panel_order(inside, nx, ny, order.attrs["panel"], order.attrs["order"])
+    else:
+        x, y = tirx.truncmod(inside, nx), tirx.truncdiv(inside, nx)
+    return dict(zip(_AXES, (x, y, tirx.truncdiv(tile, nx * ny)), strict=True))
 
 
 def _with_grid(kernel: Kernel, block: Any, blocks: Any) -> Kernel:

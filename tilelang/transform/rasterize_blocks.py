@@ -21,7 +21,7 @@ from tvm import tirx
 from tilelang.ir.stmts import Kernel, map_kernels, rebuild, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["panel_order", "rasterize_blocks"]
+__all__ = ["length_order", "panel_order", "rasterize_blocks"]
 
 
 def rasterize_blocks(func: Any) -> Any:
@@ -57,21 +57,26 @@ def _order_op(stmt: Any) -> TileOp | None:
 
 
 def _by_length(kernel: Kernel, order: TileOp, tags: list[str]) -> dict[str, Any]:
-    """The indices of the block with the hardware's number: groups of blocks that differ in the other indices, each
-    walked along the axis."""
+    """The indices of the block with the hardware's number."""
     linear: Any = tirx.const(0, "int32")
     for tag in reversed(tags):
         linear = linear * kernel.extent(tag) + kernel.axis(tag)
+    return length_order(linear, {tag: kernel.extent(tag) for tag in tags}, order)
+
+
+def length_order(linear: Any, extents: dict[str, Any], order: TileOp) -> dict[str, Any]:
+    """The indices of the `linear`-th block in the order of an order_blocks op: groups of blocks that differ in the other
+    indices, each walked along the axis."""
     main = f"blockIdx.{order.attrs['axis']}"
-    others = [tag for tag in tags if tag != main]
+    others = [tag for tag in extents if tag != main]
     count: Any = tirx.const(1, "int32")
     for tag in others:
-        count = count * kernel.extent(tag)
-    step, other = _panel(linear, kernel.extent(main), count, order["group"])
-    places = {main: kernel.extent(main) - 1 - step if order.attrs["descending"] else step}
+        count = count * extents[tag]
+    step, other = _panel(linear, extents[main], count, order["group"])
+    places = {main: extents[main] - 1 - step if order.attrs["descending"] else step}
     for tag in others:
-        places[tag] = tirx.truncmod(other, kernel.extent(tag))
-        other = tirx.truncdiv(other, kernel.extent(tag))
+        places[tag] = tirx.truncmod(other, extents[tag])
+        other = tirx.truncdiv(other, extents[tag])
     return places
 
 

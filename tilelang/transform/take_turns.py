@@ -29,6 +29,7 @@ from tilelang.ir.attrs import FRAGMENT, LAYOUT, ROLE
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
+from tilelang.layout import DigitLayout
 from tilelang.layout import loads as load_layout
 from tilelang.support.options import CompileOptions
 
@@ -104,7 +105,7 @@ class _Turns:
         if op is None or op.name not in ("reduce", "cumulate"):
             return False
         layout = self.layouts.get(op["src"].source)
-        if op.name == "cumulate" or not hasattr(layout, "digits"):
+        if op.name == "cumulate" or not isinstance(layout, DigitLayout):
             return True
         digits = layout.separate().digits[int(op.attrs["dim"]) % len(layout.shape)]
         return any(d.axis == "thread" and d.extent > 1 and WARP % (d.extent * d.stride) for d in digits)
@@ -115,7 +116,7 @@ class _Turns:
         waits = [i for i, s in enumerate(body) if _name(s) == "wait_gemm"]
         if len(issues) < 2 or not waits or any(w < issues[-1] for w in waits):
             return None
-        if not any(TileOp.from_stmt(body[w]).attrs["pending"] > 0 for w in waits):
+        if not any(TileOp.of(body[w]).attrs["pending"] > 0 for w in waits):
             return None
         first, last = issues[0], waits[-1]
         if any(isinstance(s, tirx.Break | tirx.Continue | tirx.Return) for s in walk_list(body)):
