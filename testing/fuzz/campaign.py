@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import re
 import sys
 import time
 import traceback
@@ -31,8 +32,8 @@ def judged(program: FuzzProgram) -> tuple[str, str]:
 
 def kind(what: str, text: str) -> str:
     """What failures have in common when one is the smaller form of the other."""
-    line = text.splitlines()[0] if text else ""
-    return f"{what}: {'' if what == 'agrees' else line.split('[')[0] if what == 'differs' else line}"[:90]
+    line = "" if what == "agrees" else re.sub(r"<fuzz \d+>:\d+: |\(.*|0x\w+|-?\d+\.?\d*", "", text.split("\n")[0].split("[")[0])
+    return f"{what}: {line}"[:90]
 
 
 def main() -> None:

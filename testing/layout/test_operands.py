@@ -165,3 +165,9 @@ def test_copy_layouts_cover_every_element_once_per_replica(shape, threads, vecto
         codes = (layout.arrays["thread"].astype(int) * 100000 + layout.arrays["reg"]).ravel()
         assert len(set(codes.tolist())) == math.prod(shape) * layout.replication
         assert layout.arrays["thread"].max() < threads and layout.span("thread") <= threads
+
+
+def test_the_copy_engine_puts_boxes_at_whole_128_bytes():
+    assert SharedTile(36, 32, 32, 64).tma_legal
+    assert not SharedTile(35, 32, 32, 64).tma_legal  # the second box would start at 35 * 64 bytes
+    assert SharedTile(35, 32, 32, 128).tma_legal and SharedTile(35, 16, 32, 64).tma_legal  # one box

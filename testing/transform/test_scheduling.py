@@ -453,3 +453,17 @@ def test_operands_of_a_gemm_in_flight_keep_their_bytes_until_it_is_waited_for() 
     found = allocs(after(b.func, "plan_arena"))
     spans = {n: int(found[n].annotations[OFFSET]) for n in ("A", "B", "X")}
     assert len(set(spans.values())) == 3
+
+
+def test_versions_of_a_tile_start_where_the_copy_engine_may_put_them() -> None:
+    with Builder(128, (4,), {"A": ((140, 64), "float16"), "B": ((140, 16), "int8")}) as b:
+        rows, narrow = b.shared("S", (35, 64)), b.shared("T", (35, 16), "int8")
+        x, y = b.fragment("x", (35, 64), "float16"), b.fragment("y", (35, 16), "int8")
+        with b.serial(4, 3) as k:
+            b.copy(region(b.args[0], (k * 35, 35), (0, 64)), rows)
+            b.copy(region(b.args[1], (k * 35, 35), (0, 16)), narrow)
+            b.parallel((35, 64), lambda i, j: store(x, rows[i, j], i, j))
+            b.parallel((35, 16), lambda i, j: store(y, narrow[i, j], i, j))
+    found = allocs(after(b.func, "plan_arena"))
+    assert buffer_bytes(found["S"]) == 3 * 5 * 1024  # 35 * 128 bytes, to where the swizzle begins anew
+    assert buffer_bytes(found["T"]) == 3 * 640  # 35 * 16 bytes, to whole 128

@@ -14,8 +14,10 @@ import tvm
 from tvm import tirx
 
 from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
-from tilelang.ir.stmts import const_int, dtype_of
+from tilelang.ir.stmts import const_int, dtype_of, shape_of
 from tilelang.ir.tile_ops import TileOp
+from tilelang.layout import SharedTile
+from tilelang.layout.swizzle import best_swizzle
 
 __all__ = ["bits_of", "global_strides", "tile_extents", "tma_obstacle"]
 
@@ -100,7 +102,20 @@ def _shape_obstacle(outer: Any, inner: Any) -> str | None:
         return f"a row of {tile[0]} > 256 elements"
     if len(tile) == 2 and tile[1] * bits // 8 > 128 and tile[1] * bits // 8 % 128:
         return f"rows of {tile[1] * bits // 8} bytes are no whole 128-byte boxes"
+    if obstacle := _stack_obstacle(inner.source, bits):
+        return obstacle
     return _start_obstacle(outer, bits) or _stride_obstacle(buffer, bits)
+
+
+def _stack_obstacle(held: Any, bits: int) -> str | None:
+    """Tiles of a buffer of more dimensions lie one behind the other; each must start where a box may."""
+    shape = shape_of(held)
+    if math.prod(shape[:-2]) == 1:
+        return None
+    rows, cols = shape[-2:]
+    tile = SharedTile(rows, cols, bits, best_swizzle(cols, bits))
+    size = rows * cols * bits // 8
+    return f"tiles of {size} bytes of {held.name} are no multiple of {tile.period}" if size % tile.period else None
 
 
 def _start_obstacle(outer: Any, bits: int) -> str | None:

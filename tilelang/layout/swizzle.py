@@ -17,7 +17,14 @@ from tilelang.layout.digit_layout import SHARED, DigitLayout
 from tilelang.layout.digits import Digit, NotStructured, Swizzle
 from tilelang.layout.dtypes import bits_of
 from tilelang.layout.table import AnyLayout
-from tilelang.target.operands import DESCRIPTOR_CODE, SWIZZLE_MODES, TMA_BOX_MAX, TMA_INNER_ALIGN, WGMMA_K_BITS
+from tilelang.target.operands import (
+    DESCRIPTOR_CODE,
+    SWIZZLE_MODES,
+    TMA_BOX_MAX,
+    TMA_INNER_ALIGN,
+    TMA_SHARED_ALIGN,
+    WGMMA_K_BITS,
+)
 
 __all__ = [
     "SharedTile",
@@ -70,9 +77,15 @@ class SharedTile:
 
     @property
     def tma_legal(self) -> bool:
-        """Whether the copy engine can write these boxes."""
+        """Whether the copy engine can write these boxes. It puts none where the one before it happens to end."""
         pitch = self.box_cols * self.bits // 8
-        return self.box_cols <= TMA_BOX_MAX and pitch % TMA_INNER_ALIGN == 0 and self.cols % self.box_cols == 0
+        whole = self.box_cols <= TMA_BOX_MAX and pitch % TMA_INNER_ALIGN == 0 and self.cols % self.box_cols == 0
+        return whole and all(at % TMA_SHARED_ALIGN == 0 for _, _, at in self.boxes)
+
+    @property
+    def period(self) -> int:
+        """Bytes that tiles of this kind must be apart: where the copy engine may start, and the swizzle begins anew."""
+        return max(TMA_SHARED_ALIGN, 8 * self.swizzle_bytes)
 
     def _byte(self, row: int, col: int) -> int:
         """Byte address before the swizzle."""

@@ -21,6 +21,7 @@ __all__ = [
     "SWIZZLE_MODES",
     "TMA_BOX_MAX",
     "TMA_INNER_ALIGN",
+    "TMA_SHARED_ALIGN",
     "WARP",
     "WARPGROUP",
     "WGMMA_ANY_MAJOR",
@@ -111,3 +112,4 @@ DESCRIPTOR_CODE: dict[int, int] = {128: 1, 64: 2, 32: 3, 16: 0}
 # cuTensorMapEncodeTiled: boxDim).
 TMA_BOX_MAX = 256
 TMA_INNER_ALIGN = 16
+TMA_SHARED_ALIGN = 128  # bytes, of a box in shared memory (PTX ISA 9.7.9.25.5.2, cp.async.bulk.tensor: dstMem)

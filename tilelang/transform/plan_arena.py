@@ -28,6 +28,7 @@ from tilelang.ir.attrs import ASYNC_COPY, BARRIER_SCOPE, LAYOUT, OFFSET, RING, S
 from tilelang.ir.stmts import Kernel, consumer_list, map_kernels, rebuild, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads as load_layout
+from tilelang.target.operands import TMA_SHARED_ALIGN
 
 __all__ = ["arena_bytes", "buffer_bytes", "plan_arena"]
 
@@ -49,14 +50,15 @@ def buffer_bytes(alloc: Any) -> int:
     else:
         layout = load_layout(str(text))
         versions = math.prod(shape[: len(shape) - len(layout.shape)])
-        elements = versions * layout_elements(layout)
+        return versions * _version_bytes(layout, max(8, bits_of(buffer)), versions)
     return -(-elements * max(8, bits_of(buffer)) // 8)
 
 
-def layout_elements(layout: Any) -> int:
-    """Elements one version of a shared layout takes: its span, whole swizzle rows."""
-    span = layout.span("addr")
-    return -(-span // 64) * 64 if getattr(layout, "swizzle", None) is not None else span
+def _version_bytes(layout: Any, bits: int, versions: int) -> int:
+    """Bytes from one version to the next: each starts where the copy engine may, with the swizzle's phase 0."""
+    swizzle = getattr(layout, "swizzle", None)
+    period = TMA_SHARED_ALIGN << swizzle.bits if swizzle is not None else TMA_SHARED_ALIGN if versions > 1 else 1
+    return -(-layout.span("addr") * bits // (8 * period)) * period
 
 
 def arena_bytes(allocs: list[Any]) -> int:

@@ -52,8 +52,12 @@ def _everywhere(op: Everywhere) -> list[Edge]:
 
 def engine_layouts(tile: Tile) -> list[DigitLayout]:
     """The layouts of a shared tile that the copy engine can write: boxes, or whole row-major rows."""
-    plain = len(tile.shape) < 2 or SharedTile(tile.shape[-2], tile.shape[-1], tile.bits, 0).tma_legal
-    return [*box_layouts(tile), *([row_major(tile.shape)] if plain else [])]
+    if len(tile.shape) < 2:
+        return [row_major(tile.shape)]
+    rows, cols = tile.shape[-2:]
+    boxes = [SharedTile(rows, cols, tile.bits, s) for s in legal_swizzles(cols, tile.bits)]
+    found = [stacked(t.layout, tile.shape) for t in boxes if t.tma_legal]
+    return [*found, *([row_major(tile.shape)] if SharedTile(rows, cols, tile.bits, 0).tma_legal else [])]
 
 
 def _transfer(op: Transfer) -> list[Edge]:
