@@ -52,7 +52,7 @@ class Flight:
 
 def held(release: Any, flying: Iterable[Flight]) -> bool:
     """Does a gemm in flight read what the release op gives back?"""
-    names = set(TileOp.from_stmt(release).attrs["buffers"].split(","))
+    names = set(TileOp.of(release).attrs["buffers"].split(","))
     return any(b.name in names for g in flying for b in g.shared)
 
 

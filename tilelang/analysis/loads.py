@@ -38,9 +38,9 @@ class Site:
         return self.stmts[self.index]
 
     @property
-    def loop(self) -> Any | None:
+    def loop(self) -> Any:
         """The pipelined loop whose body the list is, if it is one."""
-        home = self.path[-1] if self.path else None
+        home: Any = self.path[-1] if self.path else None
         return home if isinstance(home, tirx.For) and NUM_STAGES in home.annotations else None
 
     @property

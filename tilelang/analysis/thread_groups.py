@@ -144,5 +144,5 @@ class ThreadGroups:
 
 
 def _returns(stmt: Any) -> bool:
-    value = getattr(stmt, "value", None)
+    value: Any = getattr(stmt, "value", None)
     return isinstance(stmt, tirx.Evaluate) and isinstance(value, ir.Call) and value.op.name == "tirx.thread_return"

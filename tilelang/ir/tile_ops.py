@@ -260,6 +260,14 @@ class TileOp:
         attrs = {k: _plain(given[k]) if k in given else v for k, v in row.attrs.items()}
         return TileOp(row, dict(zip(row.operands, stmt.value.args, strict=True)), attrs, stmt.span)
 
+    @staticmethod
+    def of(stmt: Any) -> TileOp:
+        """The tile op that a statement is known to be; TypeError where it is none."""
+        op = TileOp.from_stmt(stmt)
+        if op is None:
+            raise TypeError(f"no tile op: {stmt}")
+        return op
+
 
 def _plain(value: Any) -> Any:
     """A Python value of what TVM's attribute dictionary gives back."""

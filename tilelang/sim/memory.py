@@ -57,7 +57,7 @@ class GlobalTensor:
 
     def flat(self, index: Sequence[Any]) -> Any:
         if self.data.size > _INT32_MAX:  # as code generation does: offsets into large tensors are 64-bit
-            index = [np.int64(i) if np.isscalar(i) else np.asarray(i, np.int64) for i in index]
+            index = [np.asarray(i, np.int64)[()] for i in index]
         total: Any = 0
         for i, s in zip(index, self.strides, strict=True):
             total = total + i * s if s != 1 else total + i

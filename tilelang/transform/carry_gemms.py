@@ -40,7 +40,7 @@ def carry_gemms(loop: Any) -> list[Any] | None:
         return None
     (body,) = bodies(loop)
     gemms = [i for i, s in enumerate(body) if is_async_gemm(s)]
-    flights = [Flight(TileOp.from_stmt(body[i])) for i in gemms]
+    flights = [Flight(TileOp.of(body[i])) for i in gemms]
     releases = [i for i, s in enumerate(body) if _is_release(s) and held(s, flights)]
     if not gemms or not releases or not _is_flat(body) or not _independent(body, flights):
         return None
@@ -101,7 +101,7 @@ def _is_acquire(stmt: Any) -> bool:
 
 def _barrier(release: Any) -> Any:
     """The mbarrier element that a release op arrives on."""
-    return TileOp.from_stmt(release)["barrier"]
+    return TileOp.of(release)["barrier"]
 
 
 def _release_slot(release: Any, slot: Any, when: Any) -> Any:

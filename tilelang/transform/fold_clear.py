@@ -32,6 +32,7 @@ def fold_clear(func: Any) -> Any:
 
 def _fold(stmts: list[Any]) -> list[Any]:
     out = [with_bodies(s, [_fold(b) for b in bodies(s)]) if bodies(s) else s for s in stmts]
+    ahead: dict[int, list[Any]] = {}  # fills for a loop without iterations, where its extent is known: in front of it
     for i, stmt in enumerate(out):
         fill = TileOp.from_stmt(stmt)
         if fill is None or fill.name != "fill" or not _is_zero(fill["value"]) or not _is_whole(fill["dst"]):
@@ -45,9 +46,10 @@ def _fold(stmts: list[Any]) -> list[Any]:
             out[i] = None
         elif (loop := _clear_in_loop(out[user], acc)) is not None:
             out[user] = loop
-            empty = const_int(loop.extent) is None
-            out[i] = tirx.IfThenElse(loop.extent <= 0, stmt, None, span=stmt.span) if empty else None
-    return [s for s in out if s is not None]
+            if const_int(loop.extent) is None:
+                ahead.setdefault(user, []).append(tirx.IfThenElse(loop.extent <= 0, stmt, None, span=stmt.span))
+            out[i] = None
+    return [t for i, s in enumerate(out) for t in (*ahead.get(i, ()), s) if t is not None]
 
 
 def _clear_in_loop(loop: Any, acc: Any) -> Any | None:
@@ -63,7 +65,7 @@ def _clear_in_loop(loop: Any, acc: Any) -> Any | None:
     users = [j for j, s in enumerate(body) if _accesses(s, acc)]
     if len(users) != 1 or not is_async_gemm(body[users[0]]) or not _overwrites(body[users[0]], acc):
         return None
-    if const_int(TileOp.from_stmt(body[users[0]])["clear"]) != 0:
+    if const_int(TileOp.of(body[users[0]])["clear"]) != 0:
         return None
     body[users[0]] = _clearing(body[users[0]], tirx.EQ(loop.loop_var, loop.min))
     return with_bodies(loop, [body])

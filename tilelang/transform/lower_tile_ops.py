@@ -335,10 +335,10 @@ class _Lowerer:
 
     def lower_view(self, stmt: Any) -> list[Any]:
         """Registers seen as another type are a view of their own; all other views are places in known arrays."""
-        mine, base = self.place.registers.get(stmt.buffer), self.place.registers.get(base_of(stmt))
-        if mine is None or mine.same_as(base):
+        if stmt.buffer not in self.place.registers:
             return []
-        return [tirx.DeclBuffer(mine, data=base.data, span=stmt.span)]
+        mine, base = self.place.registers[stmt.buffer], self.place.registers[base_of(stmt)]
+        return [] if mine.same_as(base) else [tirx.DeclBuffer(mine, data=base.data, span=stmt.span)]
 
     def lower_op(self, op: TileOp, ctx: LowerContext) -> list[Any]:
         kind = op.attrs.get("inst") or op.attrs.get("via") or ""

@@ -133,7 +133,7 @@ def _depends_through_elementwise(body: list[Any], first: int, last: int) -> bool
         found = touches(stmt)
         if any(t.buffer in tainted and not t.write for t in found):
             tainted |= {t.buffer for t in found if t.write}
-    return gemm["a"].source in tainted and not gemm["a"].source.same_as(TileOp.from_stmt(body[first])["c"].source)
+    return gemm["a"].source in tainted and not gemm["a"].source.same_as(TileOp.of(body[first])["c"].source)
 
 
 def _feeds_only(body: list[Any], i: int, user: int) -> bool:

@@ -155,7 +155,7 @@ class _Planner:
         name, dtype = src.source.name, dtype_of(dst.source)
         stage = tirx.decl_buffer(extents, dtype, f"{name}_stage", scope=SHARED_DYN, layout=None)
         store = _copy(region_of(stage), dst, "tma_store", op)
-        if tma_obstacle(TileOp.from_stmt(store), set()) is not None:
+        if tma_obstacle(TileOp.of(store), set()) is not None:
             return []
         self.staging.append(tirx.AllocBuffer(stage, span=op.span))
         if dtype_of(src.source) == dtype:

@@ -213,7 +213,7 @@ class _Specializer:
             out.append(device_op("mbar_wait", tirx.address_of(ring.empty[stage]), phase ^ 1))
         out.append(device_op("mbar_expect_tx", tirx.address_of(ring.full[stage]), ring.bytes))
         for s in visit.loads:
-            op = TileOp.from_stmt(s)
+            op = TileOp.of(s)
             dst = versioned_region(op["dst"], self.versions, stage)
             operands = {"src": op["src"], "dst": dst, "barrier": ring.full[stage]}
             out.append(make_tile_op("tma_load", operands, {"eviction_policy": op.attrs["eviction_policy"]}, op.span))
@@ -335,7 +335,7 @@ def _is_load(stmt: Any) -> bool:
 
 
 def _dst(load: Any) -> Any:
-    return TileOp.from_stmt(load)["dst"].source
+    return TileOp.of(load)["dst"].source
 
 
 def _lists(stmts: list[Any], path: tuple[Any, ...]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import ir, sym, tirx
 
 from tilelang.ir import attrs
-from tilelang.ir.stmts import const_int, dtype_of
+from tilelang.ir.stmts import const_int, dtype_of, shape_of
 from tilelang.layout import Swizzle
 from tilelang.support.errors import InternalError, UserError
 
@@ -139,8 +139,7 @@ class LowerContext:
         else:
             at = address(layout, indices)
         if versions is not None:
-            count = const_int(buffer.ty.shape[0])
-            size = const_int(flat.ty.shape[0]) // count
+            size = shape_of(flat)[0] // shape_of(buffer)[0]
             at = versions * size + at
         return const(at) if isinstance(at, int) else at
 
@@ -149,14 +148,9 @@ class LowerContext:
         buffer, layout, flat = region.source, self.layout(region.source), self.shared[region.source]
         offset: Expr = const(0)
         for k, r in enumerate(list(region.region)[: -min(2, len(layout.shape))]):
-            d = (
-                len(layout.shape) - len(region.region) + k
-            )  # negative: versions stand in front of the layout's dimensions
-            step = (
-                math.prod(layout.shape[d + 1 :])
-                if d >= 0
-                else const_int(flat.ty.shape[0]) // const_int(buffer.ty.shape[0])
-            )
+            # Negative: versions stand in front of the layout's dimensions.
+            d = len(layout.shape) - len(region.region) + k
+            step = math.prod(layout.shape[d + 1 :]) if d >= 0 else shape_of(flat)[0] // shape_of(buffer)[0]
             if const_int(r.min) != 0:
                 offset = offset + r.min * (step * unit) if const_int(offset) != 0 else r.min * (step * unit)
         return offset

@@ -186,9 +186,12 @@ class _Gemm:
         if not operand.k_inner and operand.bits != 16:
             return False
         layout = self.ctx.layout(operand.buffer)
-        found = self.ctx.analyzer.modular_set(operand.start[-1]) if const_int(operand.start[-1]) is None else None
         start = const_int(operand.start[-1])
-        aligned = start % width == 0 if start is not None else found.coeff % width == 0 and found.base % width == 0
+        if start is None:
+            found = self.ctx.analyzer.modular_set(operand.start[-1])
+            aligned = found.coeff % width == 0 and found.base % width == 0
+        else:
+            aligned = start % width == 0
         return aligned and layout.vector_width("addr") % width == 0
 
     def _matrices(self, operand: _Operand, k: Any, temp: Any, blocks: int, registers: int) -> list[Stmt]:

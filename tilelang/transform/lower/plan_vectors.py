@@ -17,7 +17,7 @@ import tvm_ffi
 from tvm import DataType, ir, tirx
 
 from tilelang.ir import attrs
-from tilelang.ir.stmts import as_list, buffers_in, const_int, dtype_of
+from tilelang.ir.stmts import as_list, buffers_in, const_int, dtype_of, shape_of
 from tilelang.ir.walk import collect
 from tilelang.transform.lower.context import (
     Expr,
@@ -233,7 +233,7 @@ class _Analysis:
             layout = self.ctx.layout(buffer)
             lead = len(indices) - len(layout.shape)
             size = const_int(self.ctx.shared[buffer].ty.shape[0]) if buffer in self.ctx.shared else None
-            versions = const_int(buffer.ty.shape[0]) if lead else 1
+            versions = shape_of(buffer)[0] if lead else 1
             return (
                 at >= lead
                 and size is not None
