@@ -32,7 +32,8 @@ def judged(program: FuzzProgram) -> tuple[str, str]:
 
 def kind(what: str, text: str) -> str:
     """What failures have in common when one is the smaller form of the other."""
-    line = "" if what == "agrees" else re.sub(r"<fuzz \d+>:\d+: |\(.*|0x\w+|-?\d+\.?\d*", "", text.split("\n")[0].split("[")[0])
+    first = text.split("\n")[0].split("[")[0]
+    line = "" if what == "agrees" else re.sub(r"<fuzz \d+>:\d+: |\(.*|0x\w+|-?\d+\.?\d*", "", first)
     return f"{what}: {line}"[:90]
 
 

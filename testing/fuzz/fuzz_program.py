@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small tile programs as data: printed in the T language, and run by numpy block after block.
 
-All values are small integers, so that sums are exact in any order and every target must give the same bits. A statement
-knows both its text and its meaning, `run(state)`, where `state` has the tiles of one block, its indices and the tensors.
+All values are small integers, so that sums are exact in any order and every target must give the same bits. A
+statement knows both its text and its meaning, `run(state)`, where `state` has the tiles of one block, its indices and the tensors.
 """
 
 from __future__ import annotations
@@ -376,8 +376,7 @@ class FuzzProgram:
             for bx in range(self.grid[0]):
                 for by in range(self.grid[1]):
                     tiles = {
-                        t.name: np.full(tuple(self.sizes[d] for d in t.dims), start, NUMPY[t.dtype])
-                        for t in self.tiles
+                        t.name: np.full(tuple(self.sizes[d] for d in t.dims), start, NUMPY[t.dtype]) for t in self.tiles
                     }
                     state = State(self.sizes, {"bx": bx, "by": by}, tiles, tensors)
                     for stmt in self.body:

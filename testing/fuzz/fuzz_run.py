@@ -32,7 +32,7 @@ def trace(text: str) -> Any:
 
 
 def differences(program: FuzzProgram, verified: bool = True) -> str:
-    """What is wrong with the compiler's version of a program; "" when nothing is. Raises UserError when it is refused."""
+    """What is wrong with the compiler's version of a program; "" when nothing is. UserError when it is refused."""
     func = trace(program.text())
     want = program.expected()
     got = program.arguments()

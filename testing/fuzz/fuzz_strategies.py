@@ -333,7 +333,8 @@ def draw_tiles(s: Scope) -> None:
     if s.has_gemm:
         a = c.pick(["shared", "fragment"])
         acc = "int32" if s.gemm_dtype == "int8" else "float32"
-        new_tile(s, c.pick([("R", "K"), ("R", "K"), ("K", "R")] if a == "shared" else [("R", "K")]), a, s.gemm_dtype, True)
+        forms = [("R", "K"), ("R", "K"), ("K", "R")] if a == "shared" else [("R", "K")]
+        new_tile(s, c.pick(forms), a, s.gemm_dtype, True)
         new_tile(s, c.pick([("K", "C"), ("C", "K")]), "shared", s.gemm_dtype, True)
         new_tile(s, ("R", "C"), "fragment", acc, False)
         if c.pick([False, True]):  # a second gemm on the first one's result

@@ -38,9 +38,8 @@ class Divergence:
         for stmt in stmts:
             if isinstance(stmt, tirx.Bind) and self.expr(stmt.value):
                 self.varying.add(stmt.var)
-            elif isinstance(stmt, tirx.BufferStore) and stmt.buffer.ty.storage_scope in (LOCAL, VAR):
-                if under or self.expr(stmt.value):
-                    self.varying.add(stmt.buffer)
+            elif _is_register_store(stmt) and (under or self.expr(stmt.value)):
+                self.varying.add(stmt.buffer)
             apart = self.stmt(stmt)
             if isinstance(stmt, tirx.For) and (stmt.kind == tirx.ForKind.PARALLEL or apart):
                 # Not for a branch around the loop alone: the threads that take it count alike.
@@ -94,6 +93,10 @@ class Divergence:
     def any_in(self, stmts: list[Any]) -> bool:
         """Is there a divergent branch or loop among the statements?"""
         return any(self.stmt(s) for s in walk_list(stmts))
+
+
+def _is_register_store(stmt: Any) -> bool:
+    return isinstance(stmt, tirx.BufferStore) and stmt.buffer.ty.storage_scope in (LOCAL, VAR)
 
 
 def _varies(call: Any) -> bool:

@@ -141,9 +141,7 @@ def finish(
     if builder.workspaces:
         attributes[attrs.NUM_WORKSPACES] = len(builder.workspaces)
     every = [*params, *returned, *builder.workspaces]
-    return tirx.PrimFunc(
-        every, as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span
-    )
+    return tirx.PrimFunc(every, as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span)
 
 
 def _check_symbols(params: list[Any], stmts: list[Any]) -> None:

@@ -65,8 +65,8 @@ def _by_length(kernel: Kernel, order: TileOp, tags: list[str]) -> dict[str, Any]
 
 
 def length_order(linear: Any, extents: dict[str, Any], order: TileOp) -> dict[str, Any]:
-    """The indices of the `linear`-th block in the order of an order_blocks op: groups of blocks that differ in the other
-    indices, each walked along the axis."""
+    """The indices of the `linear`-th block in the order of an order_blocks op: groups of blocks that differ in the
+    other indices, each walked along the axis."""
     main = f"blockIdx.{order.attrs['axis']}"
     others = [tag for tag in extents if tag != main]
     count: Any = tirx.const(1, "int32")
