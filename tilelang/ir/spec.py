@@ -335,7 +335,7 @@ _DEVICE_SCOPES = frozenset({attrs.GLOBAL, attrs.SHARED_DYN, attrs.LOCAL})
 
 def _device_scopes(p: Program) -> Iterator[str]:
     """Code generation takes an unknown scope for a local array, so none may be left."""
-    arenas = []
+    arenas: dict[Any, list[Any]] = {}  # launch -> its own
     for s in p.sites:
         if not isinstance(s.stmt, tirx.AllocBuffer | tirx.DeclBuffer):
             continue
@@ -344,10 +344,10 @@ def _device_scopes(p: Program) -> Iterator[str]:
         if scope not in _DEVICE_SCOPES:
             yield f"{buffer.name} has the scope {scope!r}: {s.place}"
         if isinstance(s.stmt, tirx.AllocBuffer) and scope == attrs.SHARED_DYN:
-            arenas.append(buffer)
-    for arena in arenas[1:]:
+            arenas.setdefault(next(filter(is_launch, s.parents), None), []).append(buffer)
+    for arena in (a for found in arenas.values() for a in found[1:]):
         yield f"a second shared arena: {arena.name}"
-    for arena in arenas[:1]:
+    for arena in (found[0] for found in arenas.values()):
         if dtype_of(arena) != "uint8" or len(arena.ty.shape) != 1:
             yield f"the shared arena {arena.name} is not a flat uint8 array"
 

@@ -90,12 +90,13 @@ class _Peeler:
         split = self.analyzer.simplify(tirx.max(loop.min, tirx.min(stop, end)))
         if self.analyzer.can_prove(self.inline(split) <= loop.min):
             return [loop]
-        cut = tirx.Var("unmasked_end", "int32")
+        known = const_int(split) is not None
+        cut = split if known else tirx.Var("unmasked_end", "int32")
         clear = with_bodies(loop, [_drop(bodies(loop)[0], [m.text for m in prefixes])])
         return [
-            tirx.Bind(cut, split, span=loop.span),
-            _ranged(clear, loop.min, cut - loop.min),
-            _shifted(loop, cut, end - cut),
+            *([] if known else [tirx.Bind(cut, split, span=loop.span)]),
+            _ranged(clear, loop.min, self.analyzer.simplify(cut - loop.min)),
+            _shifted(loop, cut, self.analyzer.simplify(end - cut)),
         ]
 
     def masks(self, loop: Any) -> list[_Mask]:
