@@ -2,7 +2,8 @@
 """Small tile programs as data: printed in the T language, and run by numpy block after block.
 
 All values are small integers, so that sums are exact in any order and every target must give the same bits. A
-statement knows both its text and its meaning, `run(state)`, where `state` has the tiles of one block, its indices and the tensors.
+statement knows both its text and its meaning, `run(state)`, where `state` has the tiles of one block, its indices and
+the tensors.
 """
 
 from __future__ import annotations
