@@ -1,0 +1,677 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One small program for each construct of the language: the same on the cpu and on simulated devices, and valid CUDA.
+
+A case gives a program and its arguments; `DEVICE_ONLY` ones mean something on devices alone, which must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from agree import agree
+
+import tilelang.language as T
+
+RNG = np.random.default_rng(0)
+CASES: dict[str, Callable[[], Any]] = {}
+DEVICE_ONLY = {"foreign_functions", "grid_barrier", "loops_that_end_early"}
+
+
+def case(make: Callable[[], Any]) -> Callable[[], Any]:
+    CASES[make.__name__] = make
+    return make
+
+
+def f32(*shape):
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def f16(*shape):
+    return RNG.standard_normal(shape).astype("float16")
+
+
+def i32(*shape):
+    return RNG.integers(0, 100, shape).astype("int32")
+
+
+def i8(*shape):
+    return RNG.integers(-9, 9, shape).astype("int8")
+
+
+@case
+def shuffles():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32"), U: T.Tensor((64,), "uint32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            x = A[tx]
+            y = T.shfl_xor(x, 3) + T.shfl_down(x, 1) * T.shfl_up(x, 2) + T.shfl_sync(x, 5)
+            O[tx] = y + T.warp_reduce_sum(x) + T.warp_reduce_max(x)
+            U[tx] = T.ballot(x > 0) + T.get_warp_idx() + T.get_lane_idx()
+            if T.any_sync(x > 100):
+                O[tx] = 0.0
+            T.sync_warp()
+
+    return main, (f32(64), np.zeros(64, "float32"), np.zeros(64, "uint32"))
+
+
+@case
+def atomics():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float32"),
+        O: T.Tensor((64, 64), "float32"),
+        H: T.Tensor((64,), "int32"),
+        V: T.Tensor((2,), "float32"),
+    ):
+        with T.Kernel(2, threads=128) as bx:
+            S = T.alloc_shared((64, 64), "float32")
+            C = T.alloc_shared((8,), "int32")
+            F = T.alloc_fragment((64, 64), "float32")
+            T.clear(C)
+            T.copy(A, S)
+            T.copy(A, F)
+            T.atomic_add(O, S)
+            T.atomic_add(O[0:64, 0:64], F)
+            tx = T.get_thread_binding()
+            T.atomic_add(C[tx % 8], 1)
+            old = T.atomic_max(H[tx % 64], tx, return_prev=True)
+            T.atomic_min(H[63 - tx % 64], old * 0 + 5)
+            if tx < 8:
+                T.atomic_add(H[tx], C[tx])
+            for i in T.Parallel(64):
+                T.atomic_max(V[0], A[i, 0])
+            T.atomic_addx2(O[tx % 64, 0], S[tx % 64, 2])
+            T.atomic_addx4(O[tx % 64, 4], S[tx % 64, 8])
+
+    return main, (f32(64, 64), np.zeros((64, 64), "float32"), np.zeros(64, "int32") - 5, np.zeros(2, "float32"))
+
+
+@case
+def reducers():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), O: T.Tensor((64,), "float32"), M: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=128):
+            r = T.alloc_reducer((64,), "float32", op="sum", replication="all")
+            m = T.alloc_reducer((1,), "float32", op="max")
+            T.clear(r)
+            T.reducer_init(m)
+            for i, j in T.Parallel(64, 64):
+                r[j] += A[i, j]
+            for i, j in T.Parallel(64, 64):
+                T.reducer_update(m[0], A[i, j])
+            T.finalize_reducer(r)
+            T.copy(r, O)
+            d = T.alloc_fragment((1,), "float32")
+            T.finalize_reducer(m, d)
+            T.copy(d, M)
+
+    return main, (f32(64, 64), np.zeros(64, "float32"), np.zeros(1, "float32"))
+
+
+@case
+def reduce_dims():
+    @T.prim_func
+    def main(
+        A: T.Tensor((8, 16, 32), "float32"),
+        O0: T.Tensor((16, 32), "float32"),
+        O1: T.Tensor((8, 32), "float32"),
+        O2: T.Tensor((8, 16), "float32"),
+        C: T.Tensor((8, 16, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((8, 16, 32), "float32")
+            F = T.alloc_fragment((8, 16, 32), "float32")
+            d0 = T.alloc_fragment((16, 32), "float32")
+            d1 = T.alloc_shared((8, 32), "float32")
+            d2 = T.alloc_fragment((8, 16), "float32")
+            T.copy(A, S)
+            T.copy(A, F)
+            T.reduce_max(S, d0, dim=0)
+            T.reduce_sum(F, d1, dim=1)
+            T.reduce_absmax(S, d2, dim=2)
+            T.copy(d0, O0)
+            T.copy(d1, O1)
+            T.copy(d2, O2)
+            T.cumsum(S, dim=1)
+            T.cumsum(F, dim=2, reverse=True)
+            for i, j, k in T.Parallel(8, 16, 32):
+                F[i, j, k] += S[i, j, k]
+            T.copy(F, C)
+
+    return main, (
+        f32(8, 16, 32),
+        np.zeros((16, 32), "float32"),
+        np.zeros((8, 32), "float32"),
+        np.zeros((8, 16), "float32"),
+        np.zeros((8, 16, 32), "float32"),
+    )
+
+
+@case
+def safe_value():
+    @T.prim_func
+    def main(A: T.Tensor((60, 50), "float32"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float32")
+            T.annotate_safe_value({A: -7.0})
+            T.copy(A[0:64, 0:64], S)
+            T.copy(S, O)
+
+    return main, (f32(60, 50), np.zeros((64, 64), "float32"))
+
+
+@case
+def persistent():
+    @T.prim_func
+    def main(A: T.Tensor((256, 256), "float32"), O: T.Tensor((256, 256), "float32")):
+        with T.Kernel(3, threads=128) as b:
+            S = T.alloc_shared((64, 64), "float32")
+            for bx, by in T.Persistent([4, 4], 3, b):
+                T.copy(A[bx * 64, by * 64], S)
+                for i, j in T.Parallel(64, 64):
+                    S[i, j] = S[i, j] + bx * 10 + by
+                T.copy(S, O[bx * 64, by * 64])
+
+    return main, (f32(256, 256), np.zeros((256, 256), "float32"))
+
+
+@case
+def two_kernels():
+    @T.prim_func
+    def main(A: T.Tensor((256,), "float32"), W: T.Tensor((256,), "float32"), O: T.Tensor((256,), "float32")):
+        with T.Kernel(2, threads=128) as b:
+            for i in T.Parallel(128):
+                W[b * 128 + i] = A[b * 128 + i] * 2.0
+        with T.Kernel(1, threads=64) as b:
+            for i in T.Parallel(256):
+                O[i] = W[255 - i]
+
+    return main, (f32(256), np.zeros(256, "float32"), np.zeros(256, "float32"))
+
+
+@case
+def dynamic_grid():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(A: T.Tensor((n,), "float32"), O: T.Tensor((n,), "float32"), k: T.int32):
+        with T.Kernel(T.ceildiv(n, 128), threads=128) as b:
+            T.annotate_min_blocks_per_sm(2)
+            for i in T.Parallel(128):
+                if b * 128 + i < n:
+                    O[b * 128 + i] = A[b * 128 + i] + k
+
+    return main, (f32(300), np.zeros(300, "float32"), 7)
+
+
+@case
+def divergent_break():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            t = T.alloc_var("int32", 0)
+            for k in T.serial(10):
+                if k > tx % 7:
+                    break
+                t = t + A[k]
+            O[tx] = t
+
+    return main, (i32(64), np.zeros(64, "int32"))
+
+
+@case
+def persistent_multi():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(A: T.Tensor((n, 64), "float32"), O: T.Tensor((n, 64), "float32")):
+        with T.Kernel(3, threads=128) as b:
+            S = T.alloc_shared((32, 64), "float32")
+            for bx in T.serial(T.ceildiv(T.ceildiv(n, 32) - b, 3)):
+                T.copy(A[(b + bx * 3) * 32, 0], S)
+                for i, j in T.Parallel(32, 64):
+                    S[i, j] = S[i, j] * 2.0
+                T.copy(S, O[(b + bx * 3) * 32, 0])
+
+    return main, (f32(200, 64), np.zeros((200, 64), "float32"))
+
+
+@case
+def gemm_pipelined_if():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        B: T.Tensor((256, 64), "float16"),
+        M: T.Tensor((4,), "int32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            Z = T.alloc_shared((64, 64), "float16")
+            F = T.alloc_fragment((64, 64), "float32")
+            T.clear(F)
+            for k in T.Pipelined(4, num_stages=2):
+                if M[k] != 0:
+                    T.copy(A[0, k * 64], S)
+                    T.copy(B[k * 64, 0], Z)
+                    T.gemm(S, Z, F)
+            T.copy(F, C)
+
+    return main, (f16(64, 256), f16(256, 64), np.array([1, 0, 1, 1], "int32"), np.zeros((64, 64), "float32"))
+
+
+@case
+def shared_if_gemm_data():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        B: T.Tensor((256, 64), "float16"),
+        M: T.Tensor((4,), "int32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            Z = T.alloc_shared((64, 64), "float16")
+            F = T.alloc_fragment((64, 64), "float32")
+            Mk = T.alloc_shared((4,), "int32")
+            T.copy(M, Mk)
+            T.clear(F)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, Mk[k] * 64], S)
+                T.copy(B[Mk[k] * 64, 0], Z)
+                T.gemm(S, Z, F)
+            T.copy(F, C)
+
+    return main, (f16(64, 256), f16(256, 64), np.array([1, 0, 3, 1], "int32"), np.zeros((64, 64), "float32"))
+
+
+@case
+def fp8_bf16():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float32"),
+        E: T.Tensor((64, 64), "float8_e4m3fn"),
+        G: T.Tensor((64, 64), "float8_e5m2"),
+        B: T.Tensor((64, 64), "bfloat16"),
+        O: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            F = T.alloc_fragment((64, 64), "float32")
+            S = T.alloc_shared((64, 64), "float8_e4m3fn")
+            T.copy(A, F)
+            T.copy(F, S)
+            T.copy(S, E)
+            T.copy(F, G)
+            T.copy(F, B)
+            T.copy(S, F)
+            T.copy(F, O)
+
+    return main, (
+        f32(64, 64),
+        np.zeros((64, 64), ml_dtypes.float8_e4m3fn),
+        np.zeros((64, 64), ml_dtypes.float8_e5m2),
+        np.zeros((64, 64), ml_dtypes.bfloat16),
+        np.zeros((64, 64), "float32"),
+    )
+
+
+@case
+def gemm_types():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "int8"),
+        B: T.Tensor((64, 64), "int8"),
+        C: T.Tensor((64, 64), "int32"),
+        D: T.Tensor((64, 64), "float32"),
+        E: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "int8")
+            Z = T.alloc_shared((64, 64), "int8")
+            F = T.alloc_fragment((64, 64), "int32")
+            T.copy(A, S)
+            T.copy(B, Z)
+            T.gemm(S, Z, F, transpose_B=True, clear_accum=True)
+            T.copy(F, C)
+            X = T.alloc_shared((64, 64), "float32")
+            Y = T.alloc_fragment((64, 64), "float32")
+            T.copy(D, X)
+            T.gemm(X, X, Y, transpose_B=True, clear_accum=True)
+            T.copy(Y, E)
+
+    return main, (
+        i8(64, 64),
+        i8(64, 64),
+        np.zeros((64, 64), "int32"),
+        RNG.integers(-4, 4, (64, 64)).astype("float32"),
+        np.zeros((64, 64), "float32"),
+    )
+
+
+@case
+def gemm_rs_sr_rr():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((3, 64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            Z = T.alloc_shared((64, 64), "float16")
+            SF = T.alloc_fragment((64, 64), "float16")
+            ZF = T.alloc_fragment((64, 64), "float16")
+            F = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, S)
+            T.copy(B, Z)
+            T.copy(A, SF)
+            T.copy(B, ZF)
+            T.gemm(SF, Z, F, clear_accum=True)
+            T.copy(F, C[0, :, :])
+            T.gemm(S, ZF, F, clear_accum=True)
+            T.copy(F, C[1, :, :])
+            T.gemm(SF, ZF, F, clear_accum=True)
+            T.copy(F, C[2, :, :])
+
+    return main, (f16(64, 64), f16(64, 64), np.zeros((3, 64, 64), "float32"))
+
+
+@case
+def threads2d():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), O: T.Tensor((64, 64), "float32"), r: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=(32, 4)):
+            S = T.alloc_shared((64, 64), "float32")
+            F = T.alloc_fragment((64, 64), "float32")
+            s = T.alloc_fragment((64,), "float32")
+            T.copy(A, S)
+            for i, j in T.Parallel(64, 64):
+                F[i, j] = S[j, i]
+            T.reduce_sum(F, s, dim=1)
+            T.copy(s, r)
+            T.copy(F, O)
+
+    return main, (f32(64, 64), np.zeros((64, 64), "float32"), np.zeros(64, "float32"))
+
+
+@case
+def grid_barrier():
+    @T.prim_func
+    def main(A: T.Tensor((256,), "float32"), W: T.Tensor((256,), "float32"), O: T.Tensor((256,), "float32")):
+        with T.Kernel(2, threads=128) as b:
+            for i in T.Parallel(128):
+                W[b * 128 + i] = A[b * 128 + i] * 2.0
+            T.sync_grid()
+            for i in T.Parallel(128):
+                O[b * 128 + i] = W[255 - (b * 128 + i)]
+
+    return main, (f32(256), np.zeros(256, "float32"), np.zeros(256, "float32"))
+
+
+@case
+def packed_bf16():
+    @T.prim_func
+    def main(A: T.Tensor((64, 8), "bfloat16"), B: T.Tensor((64, 8), "bfloat16"), O: T.Tensor((64, 8), "bfloat16")):
+        with T.Kernel(1, threads=64):
+            for i, j in T.Parallel(64, 8):
+                O[i, j] = T.max(A[i, j], B[i, j]) + T.abs(A[i, j]) * B[i, j]
+
+    return main, (
+        f32(64, 8).astype(ml_dtypes.bfloat16),
+        f32(64, 8).astype(ml_dtypes.bfloat16),
+        np.zeros((64, 8), ml_dtypes.bfloat16),
+    )
+
+
+@case
+def vec_types():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32"), U: T.Tensor((64,), "uint8")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                O[i] = (A[i] << 3) ^ (A[i] >> 1) & 0xFF | 4
+                U[i] = T.cast(A[i] * 7, "uint8")
+
+    return main, (i32(64), np.zeros(64, "int32"), np.zeros(64, "uint8"))
+
+
+@case
+def histogram():
+    @T.prim_func
+    def main(A: T.Tensor((1024,), "int32"), H: T.Tensor((16,), "int32")):
+        with T.Kernel(4, threads=64) as b:
+            C = T.alloc_shared((16,), "int32")
+            T.clear(C)
+            for i in T.Parallel(256):
+                T.atomic_add(C[A[b * 256 + i] % 16], 1)
+            for i in T.Parallel(16):
+                T.atomic_add(H[i], C[i])
+
+    return main, (i32(1024), np.zeros(16, "int32"))
+
+
+@case
+def atomics_f16_order():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64,), "float16"),
+        H: T.Tensor((8,), "float16"),
+        F: T.Tensor((4,), "int32"),
+        D: T.Tensor((4,), "float64"),
+    ):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            T.atomic_add(H[tx % 8], A[tx], memory_order="release")
+            T.atomic_or(F[0], 1 << (tx % 20))
+            T.atomic_add(D[1], T.cast(A[tx], "float64"))
+            if tx == 0:
+                T.atomic_store(F[1], 7)
+                F[2] = T.atomic_load(F[3])
+
+    return main, (
+        np.ones(64, "float16"),
+        np.zeros(8, "float16"),
+        np.array([0, 0, 0, 9], "int32"),
+        np.zeros(4, "float64"),
+    )
+
+
+@case
+def scan_max_scan2():
+    @T.prim_func
+    def main(A: T.Tensor((16, 128), "float32"), O: T.Tensor((16, 128), "float32"), P: T.Tensor((16, 128), "float32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((16, 128), "float32")
+            F = T.alloc_fragment((16, 128), "float32")
+            D = T.alloc_shared((16, 128), "float32")
+            T.copy(A, S)
+            T.copy(A, F)
+            T.cummax(S, D, dim=1, reverse=True)
+            T.cumsum(F, dim=0)
+            T.copy(D, O)
+            T.copy(F, P)
+
+    return main, (f32(16, 128), np.zeros((16, 128), "float32"), np.zeros((16, 128), "float32"))
+
+
+@case
+def reduce_accumulate():
+    @T.prim_func
+    def main(
+        A: T.Tensor((4, 32, 64), "float32"),
+        O: T.Tensor((32,), "float32"),
+        I: T.Tensor((64,), "int32"),
+        B: T.Tensor((32, 64), "int32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((32, 64), "float32")
+            m = T.alloc_fragment((32,), "float32")
+            Q = T.alloc_fragment((32, 64), "int32")
+            q = T.alloc_fragment((64,), "int32")
+            T.fill(m, 1.0)
+            for k in T.serial(4):
+                T.copy(A[k, :, :], S)
+                T.reduce_sum(S, m, dim=1, clear=False)
+            T.copy(m, O)
+            T.copy(B, Q)
+            T.reduce_bitxor(Q, q, dim=0)
+            T.copy(q, I)
+
+    return main, (f32(4, 32, 64), np.zeros(32, "float32"), np.zeros(64, "int32"), i32(32, 64))
+
+
+@case
+def ws_reduce_barrier():
+    @T.prim_func
+    def main(A: T.Tensor((8, 256), "float32"), O: T.Tensor((8,), "float32"), M: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=384):
+            S = T.alloc_shared((8, 256), "float32")
+            T.copy(A, S)
+            with T.ws(1):
+                s = T.alloc_fragment((8,), "float32")
+                F = T.alloc_fragment((8, 256), "float32")
+                T.copy(S, F)
+                T.reduce_sum(F, s, dim=1)
+                T.copy(s, O)
+            with T.ws(2):
+                m = T.alloc_fragment((8,), "float32")
+                G = T.alloc_fragment((8, 256), "float32")
+                T.copy(S, G)
+                T.reduce_max(G, m, dim=1)
+                T.copy(m, M)
+
+    return main, (f32(8, 256), np.zeros(8, "float32"), np.zeros(8, "float32"))
+
+
+@case
+def ws_pipelined():
+    @T.prim_func
+    def main(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            with T.ws(1):
+                S = T.alloc_shared((64, 64), "float16")
+                Z = T.alloc_shared((64, 64), "float16")
+                F = T.alloc_fragment((64, 64), "float32")
+                T.clear(F)
+                for k in T.Pipelined(4, num_stages=2):
+                    T.copy(A[0, k * 64], S)
+                    T.copy(B[k * 64, 0], Z)
+                    T.gemm(S, Z, F)
+                T.copy(F, C)
+
+    return main, (f16(64, 256), f16(256, 64), np.zeros((64, 64), "float32"))
+
+
+@case
+def branch_in_pipeline():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        B: T.Tensor((256, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+        N: T.Tensor((4, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            Z = T.alloc_shared((64, 64), "float16")
+            F = T.alloc_fragment((64, 64), "float32")
+            T.clear(F)
+            tx = T.get_thread_binding()
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], S)
+                T.copy(B[k * 64, 0], Z)
+                T.gemm(S, Z, F)
+                if tx < 64:
+                    N[k, tx] = T.cast(S[tx, 3], "float32")
+            T.copy(F, C)
+
+    return main, (f16(64, 256), f16(256, 64), np.zeros((64, 64), "float32"), np.zeros((4, 64), "float32"))
+
+
+@case
+def two_ws_then_all():
+    @T.prim_func
+    def main(A: T.Tensor((128,), "float32"), O: T.Tensor((256,), "float32")):
+        with T.Kernel(1, threads=256):
+            S = T.alloc_shared((256,), "float32")
+            with T.ws(0):
+                for i in T.Parallel(128):
+                    S[i] = A[i]
+            with T.ws(1):
+                for i in T.Parallel(128):
+                    S[128 + i] = A[i] * 2.0
+            for i in T.Parallel(256):
+                O[i] = S[255 - i]
+
+    return main, (f32(128), np.zeros(256, "float32"))
+
+
+@case
+def elect_and_nested():
+    @T.prim_func
+    def main(A: T.Tensor((256,), "float32"), O: T.Tensor((256,), "float32"), E: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=256):
+            S = T.alloc_shared((256,), "float32")
+            tx = T.get_thread_binding()
+            if tx < 128:
+                if tx < 64:
+                    S[tx] = A[tx]
+                    O[tx] = S[63 - tx]
+                else:
+                    S[tx] = A[tx] + 1.0
+                    O[tx] = S[191 - tx]
+                if T.shuffle_elect(64):
+                    E[tx // 64] = tx
+            else:
+                for i in T.Parallel(128):
+                    S[128 + i] = A[128 + i]
+                for i in T.Parallel(128):
+                    O[128 + i] = S[255 - i]
+
+    return main, (f32(256), np.zeros(256, "float32"), np.zeros(4, "int32"))
+
+
+@case
+def loops_that_end_early():
+    @T.prim_func
+    def main(A: T.Tensor((128,), "int32"), O: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((128,), "int32")
+            F = T.alloc_fragment((128,), "int32")
+            n = T.alloc_var("int32", 0)
+            T.clear(F)
+            while n < 5:
+                T.copy(A, S)
+                for i in T.Parallel(128):
+                    F[i] += S[127 - i]
+                n = n + 1
+            for k in T.serial(10):
+                if k == 3:
+                    break
+                if k == 1:
+                    continue
+                for i in T.Parallel(128):
+                    F[i] += k
+            T.copy(F, O)
+
+    return main, (i32(128), np.zeros(128, "int32"))
+
+
+@case
+def foreign_functions():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                O[i] = T.call_extern("float32", "fabsf", A[i])
+
+    return main, (f32(64), np.zeros(64, "float32"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", list(CASES))
+def test_all_targets_agree(name):
+    func, args = CASES[name]()
+    agree(func, *args, rtol=1e-3, atol=1e-3, cpu=name not in DEVICE_ONLY)
