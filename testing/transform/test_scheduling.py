@@ -160,9 +160,12 @@ def test_a_gemm_is_retired_before_its_shared_operand_is_written() -> None:
 
 def test_a_gemm_stays_in_flight_over_the_back_edge() -> None:
     got = outline(after(gemm_program(stages=3), "schedule_gemms", carry_gemms=True), scalars=True)
-    start = got.index("    for 8 stages=3")
-    assert [line for line in got[start:] if "phase" not in line and "stage_consumer_As = " not in line][:10] == text(
-        "    for 8 stages=3",
+    start = got.index("    acquire As,Bs")
+    assert [line for line in got[start:] if "phase" not in line and "stage_consumer_As = " not in line][:12] == text(
+        "    acquire As,Bs",
+        "    gemm As Bs acc async clear",
+        "    last_As_empty = stage_consumer_As[0]",
+        "    for 1..8 stages=3",
         "      acquire As,Bs",
         "      gemm As Bs acc async",
         "      wait_gemm pending=1",
@@ -171,7 +174,33 @@ def test_a_gemm_stays_in_flight_over_the_back_edge() -> None:
         "    wait_gemm acc pending=0",
         "    release As,Bs",
         "    loop acc_cast",
-        "    store_tile acc_cast acc_stage C",
+    )
+
+
+def test_carried_gemms_of_a_loop_that_may_be_empty_stand_under_a_condition() -> None:
+    n = tirx.Var("n", "int32")
+    with Builder(128, params={"A": ((64, n * 8), "float16"), "B": ((n * 8, 64), "float16")}) as b:
+        A, B = b.args
+        As, Bs, acc = b.shared("As", (64, 64)), b.shared("Bs", (64, 64)), b.fragment("acc", (64, 64))
+        b.fill(acc)
+        with b.serial(tirx.truncdiv(n * 8 + 63, 64), 3) as k:
+            b.copy(region(A, (0, 64), (k * 64, 64)), As)
+            b.copy(region(B, (k * 64, 64), (0, 64)), Bs)
+            b.gemm(As, Bs, acc)
+    got = outline(after(b.func, "schedule_gemms", carry_gemms=True))
+    assert got[got.index("  role consumer") + 1 :] == text(
+        "    if",
+        "      loop acc",
+        "    if",
+        "      acquire As,Bs",
+        "      gemm As Bs acc async clear",
+        "      for 1..1 + (T.Div(n * 8 + 63, 64) - 1) stages=3",
+        "        acquire As,Bs",
+        "        gemm As Bs acc async",
+        "        wait_gemm pending=1",
+        "        release As,Bs",
+        "      wait_gemm acc pending=0",
+        "      release As,Bs",
     )
 
 

@@ -131,9 +131,9 @@ _ROWS = (
     ),
     TileOpRow(
         "release",
-        {"barrier": _V, "when": _V},
+        {"barrier": _V},
         {"buffers": ""},
-        "if `when`, one arrival a warp: this warp no longer reads `buffers`",
+        "one arrival a warp: this warp no longer reads `buffers`",
     ),
     TileOpRow(
         "wait_gemm",

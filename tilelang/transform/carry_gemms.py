@@ -1,31 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps the gemms of a loop in flight while its next iteration starts; schedule_gemms calls it for every loop.
 
-Before:  for k in [0, n): acquire(full[s], p); gemm(As[s], Bs[s], acc); release(empty[s]); s, p = next(s, p)
-After:   for k in [0, n): acquire(full[s], p); gemm(As[s], Bs[s], acc, sync=False); wait_gemm(pending=1)
-                          release(empty[last], when=k > 0); last = s; s, p = next(s, p)
+Before:  for k in [0, n): acquire(full[s], p); gemm(As[s], Bs[s], acc, clear=(k == 0)); release(empty[s]); s, p = next()
+After:   acquire(full[s], p); gemm(As[s], Bs[s], acc, clear=True, sync=False); last = s; s, p = next()
+         for k in [1, n): acquire(full[s], p); gemm(As[s], Bs[s], acc, sync=False); wait_gemm(pending=1)
+                          release(empty[last]); last = s; s, p = next()
          wait_gemm(pending=0, acc); release(empty[last])
 
 Requires: level 3 rings (specialize_warps).
-Ensures:  the tensor core has the next gemm queued before the previous one ends; a slot is given back one iteration
-          later.
+Ensures:  the tensor core has the next gemm queued before the previous one ends; slots are given back an iteration late.
 
-Legal iff no statement of the body has to wait for any gemm of it: then only the gemms themselves, which run in
-order, touch
-their accumulators. Rings need three slots: the slot read by the gemm in flight, the one of the next gemm, and one to
-fill.
+Legal iff no statement of the body has to wait for any gemm of it: then only the gemms themselves, which run in order,
+touch their accumulators. Rings need three slots: one that the gemm in flight reads, one of the next gemm, one to fill.
+
+The first iteration stands alone: it has nothing to give back. With a condition in the loop instead, ptxas peels the
+loop by itself and then splits its wgmmas (C7514).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
+from tvm import ir, sym, tirx
 
 from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
 from tilelang.ir.attrs import VAR
-from tilelang.ir.stmts import bodies, const_int, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import as_stmt, bodies, const_int, fresh, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 
 __all__ = ["carry_gemms"]
@@ -41,36 +43,55 @@ def carry_gemms(loop: Any) -> list[Any] | None:
     (body,) = bodies(loop)
     gemms = [i for i, s in enumerate(body) if is_async_gemm(s)]
     flights = [Flight(TileOp.of(body[i])) for i in gemms]
-    releases = [i for i, s in enumerate(body) if _is_release(s) and held(s, flights)]
-    if not gemms or not releases or not _is_flat(body) or not _independent(body, flights):
+    releases = [i for i, s in enumerate(body) if _is(s, "release") and held(s, flights)]
+    if (
+        const_int(loop.extent) == 0
+        or not gemms
+        or not releases
+        or not _is_flat(body)
+        or not _independent(body, flights)
+    ):
         return None
     if any(moves_slot(s, [body[i]]) for i in releases for s in body[i : gemms[-1]]):
         return None
-    if any(
-        len(shape_of(_barrier(body[i]).source)) != 1 or shape_of(_barrier(body[i]).source)[0] < SLOTS for i in releases
-    ):
+    if any(_slots(_barrier(body[i])) < SLOTS for i in releases):
         return None
-    slots = [
-        tirx.decl_buffer((1,), "int32", f"last_{_barrier(body[i]).source.name}", scope=VAR, layout=None)
-        for i in releases
-    ]
-    last = [_release_slot(body[i], slot[0], loop.loop_var > loop.min) for i, slot in zip(releases, slots, strict=True)]
-    save = [tirx.BufferStore(slot, _barrier(body[i]).indices[0], [0]) for i, slot in zip(releases, slots, strict=True)]
-    end = max(gemms[-1], *releases)
-    turn = [
-        make_tile_op("wait_gemm", {}, {"pending": len(gemms), "buffers": ""}, flights[-1].op.span),
-        *last,
-        *save,
-    ]
-    early = [
-        i for i in range(gemms[0], end + 1) if _is_acquire(body[i])
-    ]  # a wait between issues makes ptxas split them (C7519)
-    order = [*range(gemms[0]), *early, *(i for i in range(gemms[0], end + 1) if i not in early)]
-    new = [_issued(body[i]) if i in gemms else body[i] for i in order if i not in releases]
-    names = ",".join(dict.fromkeys(r.name for f in flights for r in f.registers))
-    drain = make_tile_op("wait_gemm", {}, {"pending": 0, "buffers": names}, flights[-1].op.span)
-    final = [_release_slot(body[i], slot[0], _runs(loop)) for i, slot in zip(releases, slots, strict=True)]
-    return [*map(tirx.AllocBuffer, slots), with_bodies(loop, [[*new, *turn, *body[end + 1 :]]]), drain, *final]
+    return _Carried(loop, body, gemms, releases, flights).emit()
+
+
+@dataclass
+class _Carried:
+    loop: Any
+    body: list[Any]
+    gemms: list[int]  # positions in the body
+    releases: list[int]
+    flights: list[Flight]
+
+    def emit(self) -> list[Any]:
+        loop, k, one = self.loop, self.loop.loop_var, tirx.const(1, "int32")
+        start, end = self.gemms[0], max(self.gemms[-1], *self.releases)
+        early = [i for i in range(start, end + 1) if _is(self.body[i], "acquire")]  # between issues: C7519
+        order = [*range(start), *early, *(i for i in range(start, end + 1) if i not in early)]
+        issue = [_issued(self.body[i]) if i in self.gemms else self.body[i] for i in order if i not in self.releases]
+        slots = [_slot(self.body[i]) for i in self.releases]
+        last = [_release(self.body[i], slot) for i, slot in zip(self.releases, slots, strict=True)]
+        save = [
+            tirx.BufferStore(slot, _barrier(self.body[i]).indices[0], [0])
+            for i, slot in zip(self.releases, slots, strict=True)
+        ]
+        tail = self.body[end + 1 :]
+        first = fresh([_cleared(s, k, loop.min, one) for s in [*issue, *save, *tail]], {k: loop.min})
+        issue = [_cleared(s, k, loop.min + one, loop.extent - one) for s in issue]
+        turn = [*issue, self.wait(len(self.gemms), ""), *last, *save, *tail]
+        notes = (loop.kind, as_stmt(turn), loop.thread_binding, loop.annotations, loop.step, loop.span)
+        rest = tirx.For(k, loop.min + one, loop.extent - one, *notes)
+        names = ",".join(dict.fromkeys(r.name for f in self.flights for r in f.registers))
+        extent = const_int(loop.extent)
+        whole = [*map(tirx.AllocBuffer, slots), *first, *([] if extent == 1 else [rest]), self.wait(0, names), *last]
+        return whole if extent is not None else [tirx.IfThenElse(loop.extent > 0, as_stmt(whole), None, span=loop.span)]
+
+    def wait(self, pending: int, names: str) -> Any:
+        return make_tile_op("wait_gemm", {}, {"pending": pending, "buffers": names}, self.flights[-1].op.span)
 
 
 def _is_flat(body: list[Any]) -> bool:
@@ -81,7 +102,7 @@ def _is_flat(body: list[Any]) -> bool:
         return False
     if any(isinstance(s, tirx.Break | tirx.Continue | tirx.Return) for s in walk_list(body)):
         return False
-    rings = [_barrier(s).source for s in body if _is_release(s)]
+    rings = [_barrier(s).source for s in body if _is(s, "release")]
     return len({b.name for b in rings}) == len(rings)
 
 
@@ -89,14 +110,9 @@ def _independent(body: list[Any], flights: list[Flight]) -> bool:
     return not any(f.conflicts(s) for f in flights for s in body)
 
 
-def _is_release(stmt: Any) -> bool:
+def _is(stmt: Any, name: str) -> bool:
     op = TileOp.from_stmt(stmt)
-    return op is not None and op.name == "release"
-
-
-def _is_acquire(stmt: Any) -> bool:
-    op = TileOp.from_stmt(stmt)
-    return op is not None and op.name == "acquire"
+    return op is not None and op.name == name
 
 
 def _barrier(release: Any) -> Any:
@@ -104,19 +120,30 @@ def _barrier(release: Any) -> Any:
     return TileOp.of(release)["barrier"]
 
 
-def _release_slot(release: Any, slot: Any, when: Any) -> Any:
-    op = TileOp.from_stmt(release)
-    assert op is not None
-    return make_tile_op("release", {"barrier": op["barrier"].source[slot], "when": when}, op.attrs, op.span)
+def _slots(barrier: Any) -> int:
+    shape = shape_of(barrier.source)
+    return shape[0] if len(shape) == 1 else 0
 
 
-def _runs(loop: Any) -> Any:
-    """Does the loop have an iteration?"""
-    extent = const_int(loop.extent)
-    return loop.extent > 0 if extent is None else tirx.const(extent > 0, "bool")
+def _slot(release: Any) -> Any:
+    """A variable for the slot that was read last."""
+    return tirx.decl_buffer((1,), "int32", f"last_{_barrier(release).source.name}", scope=VAR, layout=None)
+
+
+def _release(release: Any, slot: Any) -> Any:
+    op = TileOp.of(release)
+    return make_tile_op("release", {"barrier": op["barrier"].source[slot[0]]}, op.attrs, op.span)
 
 
 def _issued(stmt: Any) -> Any:
-    op = TileOp.from_stmt(stmt)
-    assert op is not None
+    op = TileOp.of(stmt)
     return make_tile_op("gemm", op.operands, {**op.attrs, "sync": False}, op.span)
+
+
+def _cleared(stmt: Any, k: Any, low: Any, extent: Any) -> Any:
+    """A gemm with what is known of its `clear` where k is in [low, low + extent)."""
+    if not is_async_gemm(stmt):
+        return stmt
+    op, analyzer = TileOp.of(stmt), sym.Analyzer()
+    analyzer.bind(k, ir.Range.from_min_extent(low, extent))
+    return make_tile_op("gemm", {**op.operands, "clear": analyzer.simplify(op["clear"])}, op.attrs, op.span)

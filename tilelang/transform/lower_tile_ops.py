@@ -375,10 +375,6 @@ def _lower_acquire(op: TileOp, ctx: LowerContext) -> list[Any]:
 def _lower_release(op: TileOp, ctx: LowerContext) -> list[Any]:
     """Lane 0 arrives for its warp, once all lanes are past their reads."""
     first = tirx.EQ(tirx.truncmod(ctx.thread, tirx.const(32, "int32")), tirx.const(0, "int32"))
-    if const_int(op["when"]) != 1:
-        first = tirx.And(
-            first, op["when"]
-        )  # one predicate: on a branch around it ptxas peels the loop and splits its wgmmas
     arrive = device_op("mbar_arrive", tirx.address_of(op["barrier"]), span=op.span)
     return [device_op("syncwarp"), tirx.IfThenElse(first, arrive, None, span=op.span)]
 

@@ -243,7 +243,7 @@ class _Specializer:
             out.append(with_bodies(stmt, [self.consume(b) for b in inner]) if inner else stmt)
             for visit in [v for v in visits if v.last == i and v.ring.repeats]:
                 stage, _ = visit.ring.cursor("consumer")
-                operands = {"barrier": visit.ring.empty[stage], "when": tirx.const(True, "bool")}
+                operands = {"barrier": visit.ring.empty[stage]}
                 out.append(make_tile_op("release", operands, {"buffers": visit.ring.names}, stmt.span))
                 passed.append(visit.ring)
         return out + [s for ring in passed for s in ring.advance("consumer")]

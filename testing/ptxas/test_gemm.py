@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ptxas takes matrix products as they are meant: nothing is spilled, no wgmma is split (C75xx)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tile_programs import gemm_program
+
+from tilelang.codegen import nvrtc
+from tilelang.codegen.compile import compile_cuda
+from tilelang.codegen.cuda import lower_to_cuda
+from tilelang.support.options import CompileOptions
+from tilelang.target.arch import arch_of
+from tilelang.target.toolchain import nvcc_path
+from tilelang.transform.pipeline import lower
+
+pytestmark = [
+    pytest.mark.nvcc,
+    pytest.mark.skipif(not nvrtc.is_available() and nvcc_path() is None, reason="no CUDA compiler"),
+]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"persistent": True}, {"carry_gemms": True}], ids=["plain", "persistent", "carry"]
+)
+@pytest.mark.parametrize("tile", [(128, 256, 256, 4), (64, 64, 128, 3)], ids=["128x256", "64x64"])
+def test_wgmmas_stay_whole(tile: tuple[int, int, int, int], options: dict[str, Any]) -> None:
+    bm, bn, threads, stages = tile
+    func = gemm_program(bm, bn, threads=threads, stages=stages)
+    device = lower(func, "sm_90a", CompileOptions(**options))
+    cubin = compile_cuda(lower_to_cuda(device, arch_of("sm_90a")).text, "sm_90a")
+    assert [n.code for n in cubin.notes] == [] and cubin.spill_bytes == 0
