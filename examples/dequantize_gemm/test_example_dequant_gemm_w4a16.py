@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""4-bit weights against their values in float64: on the cpu, on the simulator and on the GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from example_dequant_gemm_w4a16 import check, gemv_w4a16, make_inputs, matmul_w4a16  # noqa: E402
+
+SMALL = {"block_M": 64, "block_N": 64, "block_K": 32, "num_stages": 2}
+
+
+@pytest.mark.parametrize("with_zeros", [False, True])
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_small(target: str, with_zeros: bool) -> None:
+    torch.manual_seed(0)
+    for size, group in (((64, 128, 64), 32), ((9, 40, 96), 32)):
+        inputs = make_inputs(*size, group)
+        kernel = matmul_w4a16.with_options(target=target)(*size, group, with_zeros, not with_zeros, **SMALL)
+        check(kernel, *inputs, with_zeros=with_zeros)
+    check(gemv_w4a16.with_options(target=target)(*size, group, with_zeros), *inputs, with_zeros=with_zeros)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("with_zeros", [False, True])
+def test_gpu(with_zeros: bool) -> None:
+    torch.manual_seed(0)
+    for size in ((256, 1024, 1024), (70, 1000, 1152)):
+        inputs = make_inputs(*size, 128, device="cuda")
+        for fast in (False, True):
+            check(matmul_w4a16(*size, 128, with_zeros, fast), *inputs, with_zeros=with_zeros)
+        check(gemv_w4a16(*size, 128, with_zeros), *inputs, with_zeros=with_zeros)
