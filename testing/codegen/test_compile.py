@@ -8,8 +8,9 @@ from tilelang.codegen.compile import CompileError, CompileOptions, compile_cuda,
 from tilelang.target.toolchain import find_tool, nvcc_path
 
 LOG = """\
-ptxas info    : (C7515) Potential Performance Loss: wgmma.mma_async instructions are serialized due to x in function
-'main_kernel' ptxas info    : 0 bytes gmem
+ptxas info    : (C7515) Potential Performance Loss: wgmma.mma_async instructions are serialized due to x in \
+function 'main_kernel'
+ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'main_kernel' for 'sm_90a'
 ptxas info    : Function properties for main_kernel
     16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
