@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products with 4-bit floating-point weights, C = A @ W^T: plain e2m1, or mxfp4 (e2m1 with a power of two a group).
+
+e2m1 has a sign, two bits of exponent and one of mantissa: 0, 0.5, 1, 1.5, 2, 3, 4, 6. Two weights lie in a byte, the
+even column in its low half. In mxfp4 32 neighbouring weights of a row share a scale, a float8_e8m0fnu: the exponent of
+a power of two and nothing else.
+
+Decoding is exact: moved into the exponent of a float16, the three bits are the weight times 2^-14, subnormals included.
+
+* `matmul_fp4` is the tile program for many rows of A; `gemv_fp4` is for few: a warp computes one element.
+
+`python example_dequant_gemm_fp4.py` checks both and, on a GPU, times them.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+
+import tilelang
+import tilelang.language as T
+from tilelang.testing import assert_relative_error
+
+GROUP = 32  # weights that share a scale
+VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+def decode(packed, j):
+    """The weight of column j, from the byte that holds it, in float16."""
+    code = T.bitwise_and(T.shift_right(T.cast(packed, "int32"), j % 2 * 4), 15)
+    magnitude = T.shift_left(T.bitwise_and(code, 7), 9)
+    sign = T.shift_left(T.bitwise_and(code, 8), 12)
+    return T.reinterpret(T.cast(T.bitwise_or(magnitude, sign), "uint16"), "float16") * T.float16(2**14)
+
+
+def power(scale):
+    """2^(scale - 127) in float32, whose exponent is biased by 127 as well."""
+    return T.reinterpret(T.shift_left(T.cast(scale, "int32"), 23), "float32")
+
+
+@tilelang.jit(out_idx=[3])
+def matmul_fp4(M, N, K, scaled=True, block_M=128, block_N=128, block_K=64, num_stages=3, threads=128):
+    """A kernel (A (M, K) bfloat16, packed (N, K / 2), scales (N, K / 32) uint8) -> C (M, N) bfloat16."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), "bfloat16"),
+        packed: T.Tensor((N, K // 2), "uint8"),
+        scales: T.Tensor((N, K // GROUP), "uint8"),
+        C: T.Tensor((M, N), "bfloat16"),
+    ):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), "bfloat16")
+            packed_shared = T.alloc_shared((block_N, block_K // 2), "uint8")
+            scales_shared = T.alloc_shared((block_N, block_K // GROUP), "uint8")
+            W_shared = T.alloc_shared((block_N, block_K), "bfloat16")
+            C_local = T.alloc_fragment((block_M, block_N), "float32")
+
+            T.clear(C_local)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
+                T.copy(A[by * block_M, k * block_K], A_shared)
+                T.copy(packed[bx * block_N, k * block_K // 2], packed_shared)
+                if scaled:
+                    T.copy(scales[bx * block_N, k * block_K // GROUP], scales_shared)
+                for i, j in T.Parallel(block_N, block_K):
+                    weight = T.cast(decode(packed_shared[i, j // 2], j), "float32")
+                    W_shared[i, j] = weight * power(scales_shared[i, j // GROUP]) if scaled else weight
+                T.gemm(A_shared, W_shared, C_local, transpose_B=True)
+            T.copy(C_local, C[by * block_M, bx * block_N])
+
+    return main
+
+
+@tilelang.jit(out_idx=[3])
+def gemv_fp4(M, N, K, scaled=True, columns=4):
+    """The same product for few rows M; a lane takes one group of 32 weights at a time."""
+    lanes = 32
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), "bfloat16"),
+        packed: T.Tensor((N, K // 2), "uint8"),
+        scales: T.Tensor((N, K // GROUP), "uint8"),
+        C: T.Tensor((M, N), "bfloat16"),
+    ):
+        with T.Kernel(T.ceildiv(N, columns), M, threads=(lanes, columns)) as (bn, m):
+            A_local = T.alloc_local((GROUP,), "bfloat16")
+            packed_local = T.alloc_local((GROUP // 2,), "uint8")
+            total = T.alloc_var("float32", 0.0)
+            part = T.alloc_var("float32", 0.0)
+            lane, n = T.get_thread_binding(0), bn * columns + T.get_thread_binding(1)
+            for k in T.serial(T.ceildiv(K // GROUP, lanes)):
+                g = k * lanes + lane
+                if n < N and g < K // GROUP:
+                    for v in T.vectorized(GROUP):
+                        A_local[v] = A[m, g * GROUP + v]
+                    for v in T.vectorized(GROUP // 2):
+                        packed_local[v] = packed[n, g * GROUP // 2 + v]
+                    part = 0.0
+                    for v in T.unroll(GROUP):
+                        part += T.cast(A_local[v], "float32") * T.cast(decode(packed_local[v // 2], v), "float32")
+                    total += part * power(scales[n, g]) if scaled else part
+            result = T.warp_reduce_sum(total)
+            if lane == 0 and n < N:
+                C[m, n] = result
+
+    return main
+
+
+def make_inputs(M: int, N: int, K: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
+    """A, packed, scales."""
+    a = torch.randn(M, K, device=device).bfloat16()
+    packed = torch.randint(0, 256, (N, K // 2), dtype=torch.uint8, device=device)
+    scales = torch.randint(120, 134, (N, K // GROUP), dtype=torch.uint8, device=device)
+    return a, packed, scales
+
+
+def dequantize(packed: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
+    """The weights (N, K) in float64, from the table of e2m1."""
+    table = torch.tensor([*VALUES, *(-v for v in VALUES)], dtype=torch.float64, device=packed.device)
+    weights = table[torch.stack([packed & 15, packed >> 4], dim=-1).flatten(1).long()]
+    return weights if scales is None else weights * (2.0 ** (scales.double() - 127)).repeat_interleave(GROUP, dim=1)
+
+
+def check(kernel: tilelang.JITKernel, *inputs: torch.Tensor, scaled: bool = True) -> float:
+    a, packed, scales = inputs
+    expected = a.double() @ dequantize(packed, scales if scaled else None).T
+    return assert_relative_error(kernel(*inputs), expected, 4e-3)
+
+
+def main() -> None:
+    on_gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for axis, size in (("M", 1024), ("N", 8192), ("K", 8192)):
+        parser.add_argument(f"--{axis}", type=int, default=size if on_gpu else 256)
+    args = parser.parse_args()
+
+    for name, rows, factory in (("gemm", args.M, matmul_fp4), ("gemv", 1, gemv_fp4)):
+        for scaled in (False, True):
+            size = (rows, args.N, args.K)
+            kernel, inputs = factory(*size, scaled), make_inputs(*size, "cuda" if on_gpu else "cpu")
+            label = f"{name} {'mxfp4' if scaled else 'e2m1 '}"
+            print(f"{label}: relative error {check(kernel, *inputs, scaled=scaled):.2e}", end="")
+            if on_gpu:
+                ms = tilelang.profiler.do_bench(lambda kernel=kernel, inputs=inputs: kernel(*inputs))
+                print(f" {ms:8.4f} ms {2e-9 * rows * args.N * args.K / ms:8.2f} TFLOP/s", end="")
+                print(f" {0.5e-6 * args.N * args.K / ms:8.1f} GB/s of weights", end="")
+            print()
+
+
+if __name__ == "__main__":
+    main()
