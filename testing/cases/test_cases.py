@@ -2,7 +2,8 @@
 """Small programs, each the witness of a kind of fault that kernels compilers have shown: `programs/<name>.py`.
 
 A program has PROGRAMS, the kernels it makes as (factory, arguments), and run(device), which raises where a result is
-wrong. Here they run on the cpu target and, where there is a GPU, on it; and their IR is verified at every level.
+wrong. Here they run on the cpu target, on the simulated device and, where there is a GPU, on it; and their IR is
+verified at every level.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tilelang.transform.pipeline import LEVELS, lower
 FOLDER = Path(__file__).parent / "programs"
 NAMES = sorted(p.stem for p in FOLDER.glob("*.py"))
 LARGE = {"index_beyond_2g"}  # gigabytes
+LONG = {*LARGE, "flash_attention_small", "gemm_deterministic", "gemm_tile_reused_in_loop"}  # minutes, simulated
 
 
 def program(name: str) -> ModuleType:
@@ -37,6 +39,12 @@ def marked(name: str):
 @pytest.mark.parametrize("name", [marked(n) for n in NAMES])
 def test_on_the_cpu(name, monkeypatch):
     monkeypatch.setenv("TILELANG_TARGET", "cpu")
+    program(name).run("cpu")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in NAMES])
+def test_on_the_simulated_device(name, monkeypatch):
+    monkeypatch.setenv("TILELANG_TARGET", "sim")
     program(name).run("cpu")
 
 
