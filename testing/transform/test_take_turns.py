@@ -78,3 +78,10 @@ def test_a_row_shared_by_warps_forbids_turns() -> None:
     assert not any("turns" in note for note in notes)
     lower(flash_attention_program(), SM90, stop_after="scheduled", context=context)
     assert any("turns" in note for note in notes)
+
+
+def test_waits_are_pinned_on_request() -> None:
+    body = loop_of(flash_attention_program(), pinned_waits=True)
+    at = body.index("settle")
+    assert body[at : at + 5] == ["settle", "wait_gemm acc,P pending=0", "release Vs", "settle", "loop S"]
+    assert "turn_wait" not in body

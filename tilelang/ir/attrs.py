@@ -36,6 +36,7 @@ __all__ = [
     "SHARED_DYN",
     "SHARED_SCOPES",
     "TILE_OP_PREFIX",
+    "TILE_STAGES",
     "UNROLL",
     "VAR",
 ]
@@ -57,6 +58,7 @@ REGISTER_SCOPES = frozenset({LOCAL, VAR, FRAGMENT})
 
 # For annotations.
 PARALLEL = "tl.parallel"  # on the outermost loop of a T.Parallel nest: int, number of loops in the nest
+TILE_STAGES = "tl.tile_stages"  # on a loop over tiles: int, slots of what its body loads once
 NUM_STAGES = "tl.num_stages"  # on a T.Pipelined loop: int >= 0
 PIPELINE_ORDER = "tl.pipeline_order"  # list[int], manual schedule
 PIPELINE_STAGE = "tl.pipeline_stage"  # list[int], manual schedule

@@ -153,7 +153,13 @@ _ROWS = (
     TileOpRow(
         "turn_pass", {}, {"after": ""}, "hand the turn to the next warpgroup, once fragment `after` (a name) is known"
     ),
-    TileOpRow("settle", {}, {}, "what stands in front, back to the last turn_pass, is issued before what follows"),
+    TileOpRow(
+        "settle",
+        {},
+        {"after": ""},
+        "what stands in front is issued before what follows: once fragment `after` (a name; none: that of the last "
+        "turn_pass or settle) is known",
+    ),
     TileOpRow("sync_threads", {}, {}, "barrier of the threads that run it, asked for by the user"),
     # Transfers that the program waits for itself.
     TileOpRow(

@@ -36,6 +36,7 @@ class PassConfigKey(str, Enum):
     TL_LONG_BLOCKS_FIRST = "tl.long_blocks_first"
     TL_WARPGROUP_TURNS = "tl.warpgroup_turns"
     TL_EARLY_WAITS = "tl.early_waits"
+    TL_PINNED_WAITS = "tl.pinned_waits"
     TL_DEFERRED_SUMS = "tl.deferred_sums"
     TL_RELAXED_DIVISION = "tl.relaxed_division"
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"
@@ -126,6 +127,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_LONG_BLOCKS_FIRST: _Effect("long_blocks_first"),
     _K.TL_WARPGROUP_TURNS: _Effect("warpgroup_turns"),
     _K.TL_EARLY_WAITS: _Effect("early_waits"),
+    _K.TL_PINNED_WAITS: _Effect("pinned_waits"),
     _K.TL_DEFERRED_SUMS: _Effect("deferred_sums"),
     _K.TL_RELAXED_DIVISION: _Effect("relaxed_division"),
     _K.TL_ENABLE_FAST_MATH: _Effect("fast_math"),

@@ -27,7 +27,7 @@ from tvm import ir, tirx
 
 from tilelang.analysis.block_loads import pipelined_loops
 from tilelang.analysis.effects import is_async_gemm, touches
-from tilelang.ir.attrs import BARRIER_SCOPE, DEVICE_OP_PREFIX, EXTENT, GLOBAL, REGISTER_SCOPES
+from tilelang.ir.attrs import BARRIER_SCOPE, DEVICE_OP_PREFIX, EXTENT, GLOBAL, REGISTER_SCOPES, TILE_STAGES
 from tilelang.ir.device_ops import DEVICE_OPS
 from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels, rebuild, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -38,6 +38,7 @@ from tilelang.transform.store_by_warpgroup import warpgroup_stores
 
 __all__ = ["make_persistent"]
 
+TILE_SLOTS = 2
 MIN_STAGES = 3  # fewer cost more than the overlap gains
 _ORDERS = frozenset({"use_swizzle", "order_blocks"})
 _OPS = _ORDERS | {"copy", "gemm", "fill", "reduce", "combine", "cumulate", "store_tile"}
@@ -59,6 +60,9 @@ def make_persistent(func: Any, ctx: Any) -> Any:
         return func
     new = map_kernels(func, lambda kernel: _loop_over_tiles(_stores(kernel, ctx), ctx))
     stages = stages_that_fit(new, ctx)
+    ahead = map_kernels(new, _load_ahead)
+    if stages_that_fit(ahead, ctx) >= stages:
+        new = ahead
     if stages < min(MIN_STAGES, stages_that_fit(func, ctx)):
         return func
     alone = plan_roles(found[0], ctx.arch).consumer_regs > 0  # its registers fill an SM
@@ -163,6 +167,26 @@ def _loop_over_tiles(kernel: Kernel, ctx: Any) -> Kernel:
     waves = tirx.truncdiv(tiles - 1 - last, blocks) + 1
     loop = tirx.For(wave, tirx.const(0, "int32"), waves, tirx.ForKind.SERIAL, as_stmt([*binds, inner]))
     return _with_grid(kernel, block, blocks).with_body([*allocs, loop])
+
+
+def _load_ahead(kernel: Kernel) -> Kernel:
+    """Two slots for what a tile loads once, so that the producer need not wait for the tile before."""
+
+    def mark(stmt: Any) -> Any:
+        if not isinstance(stmt, tirx.For) or any(stmt.same_as(s) for s in pipelined_loops(kernel)):
+            return stmt
+        loads = any(_is_tma_load(s) for s in walk_list([stmt]))
+        return _annotated(stmt, {TILE_STAGES: TILE_SLOTS}) if loads else stmt
+
+    body = [mark(s) for s in kernel.body]  # the loop over tiles is outermost
+    return kernel.with_body(body)
+
+
+def _annotated(loop: Any, notes: dict[str, Any]) -> Any:
+    return tirx.For(
+        *(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, loop.thread_binding),
+        *({**dict(loop.annotations), **notes}, loop.step, loop.span),
+    )
 
 
 def _snake(block: Any, wave: Any, blocks: Any) -> Any:

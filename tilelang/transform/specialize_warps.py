@@ -29,7 +29,7 @@ from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.loads import reads_without_load
-from tilelang.ir.attrs import BARRIER_SCOPE, FRAGMENT, LAYOUT, MIN_BLOCKS, NUM_STAGES, RING, ROLE, VAR
+from tilelang.ir.attrs import BARRIER_SCOPE, FRAGMENT, LAYOUT, MIN_BLOCKS, NUM_STAGES, RING, ROLE, TILE_STAGES, VAR
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, fresh, map_kernels, shape_of, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
@@ -148,8 +148,7 @@ class _Specializer:
         found: list[tuple[list[Any], list[int], tuple[int, ...], bool, int]] = []
         for stmts, path in _lists(body, ()):
             loads = [i for i, s in enumerate(stmts) if _is_load(s)]
-            loop = path[-1] if path and isinstance(path[-1], tirx.For) else None
-            stages = max(1, int(loop.annotations.get(NUM_STAGES, 1))) if loop is not None else 1
+            stages = _slots(path)
             repeats = any(isinstance(s, tirx.For | tirx.While) for s in path)
             groups: dict[tuple[int, ...], list[int]] = {}
             for i in loads:
@@ -327,6 +326,13 @@ def _registers(alloc: Any) -> int:
     if alloc.buffer.ty.storage_scope != FRAGMENT or text is None:
         return 0
     return -(-load_layout(str(text)).span("reg") * bits_of(alloc.buffer) // 32)
+
+
+def _slots(path: tuple[Any, ...]) -> int:
+    """Slots of what a list inside these statements loads: the stages of the loop whose body it is, else one."""
+    around = [s for s in path if not isinstance(s, tirx.AttrStmt)]
+    notes = dict(around[-1].annotations) if around and isinstance(around[-1], tirx.For) else {}
+    return max(1, int(notes.get(NUM_STAGES, notes.get(TILE_STAGES, 1))))
 
 
 def _is_load(stmt: Any) -> bool:

@@ -44,16 +44,20 @@ _BARRIERS = frozenset({"sync_threads", "bar_sync", "bar_arrive", "bar_arrive_aft
 
 
 def take_turns(func: Any, options: CompileOptions | None = None, notes: list[str] | None = None) -> Any:
-    """The function with turns in every loop that gains from them; `options.warpgroup_turns` forces or forbids."""
+    """The function with turns in every loop that gains from them; `options.warpgroup_turns` forces or forbids. With
+    `options.pinned_waits` loops without turns keep the place of their last wait: behind the row reductions, in front of
+    the exponentials."""
     options, notes = options or CompileOptions(), notes if notes is not None else []
-    if options.warpgroup_turns is False:
+    if options.warpgroup_turns is False and not options.pinned_waits:
         return func
-    return map_kernels(func, lambda kernel: _Turns(kernel, bool(options.warpgroup_turns), notes).run())
+    return map_kernels(func, lambda kernel: _Turns(kernel, options, notes).run())
 
 
 class _Turns:
-    def __init__(self, kernel: Kernel, forced: bool, notes: list[str]) -> None:
-        self.kernel, self.forced, self.notes = kernel, forced, notes
+    def __init__(self, kernel: Kernel, options: CompileOptions, notes: list[str]) -> None:
+        self.kernel, self.notes = kernel, notes
+        self.asked, self.pinned = options.warpgroup_turns, options.pinned_waits
+        self.forced, self.turns = bool(self.asked), False
         self.loops = 0
         allocs = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer) and LAYOUT in s.annotations]
         self.layouts = {s.buffer: load_layout(str(s.annotations[LAYOUT])) for s in allocs}
@@ -76,12 +80,15 @@ class _Turns:
     def consumer(self, role: Any) -> Any:
         groups = int(role.node) // WARPGROUP
         least = 2 if self.forced else FEWEST_GROUPS
-        if not least <= groups <= MAX_GROUPS or int(role.node) % WARPGROUP:
+        self.turns = self.asked is not False and least <= groups <= MAX_GROUPS
+        if groups < 2 or int(role.node) % WARPGROUP or not (self.turns or self.pinned):
             return role
         divergence = Divergence(self.kernel)
         body = self.visit(bodies(role)[0], divergence)
         if not self.loops:
             return role
+        if not self.turns:
+            return with_bodies(role, [body])
         self.notes.append(f"{groups} warpgroups issue their gemms in turns (tl.warpgroup_turns)")
         at = next(i for i, s in enumerate(body) if getattr(DeviceOp.from_node(s), "name", "") != "setmaxnreg_inc")
         return with_bodies(role, [[*body[:at], make_tile_op("turn_start", {}), *body[at:]]])
@@ -128,15 +135,14 @@ class _Turns:
         reduced = [op for s in body[first:last] if (op := TileOp.from_stmt(s)) is not None and op.name == "reduce"]
         known = reduced[-1]["dst"].source if reduced else None
         after = known.name if known is not None and known.ty.storage_scope == FRAGMENT else ""
-        turn_pass = make_tile_op("turn_pass", {}, {"after": after})
         end = last + 1
         while end < len(body) and _name(body[end]) == "release":
             end += 1
-        held, retired = body[first:last], body[last:end]
-        return [
-            *(*body[:first], make_tile_op("turn_wait", {}), *held, turn_pass),
-            *(*retired, make_tile_op("settle", {}), *body[end:]),
-        ]
+        held, retired = body[first:last], [*body[last:end], make_tile_op("settle", {})]
+        if not self.turns:
+            return [*body[:last], make_tile_op("settle", {}, {"after": after}), *retired, *body[end:]]
+        turn_pass = make_tile_op("turn_pass", {}, {"after": after})
+        return [*body[:first], make_tile_op("turn_wait", {}), *held, turn_pass, *retired, *body[end:]]
 
 
 def _name(stmt: Any) -> str:

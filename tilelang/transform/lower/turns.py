@@ -27,7 +27,8 @@ WARPGROUP = 128
 def lower_turn(op: TileOp, ctx: LowerContext) -> list[Any]:
     """Statements of one turn op; all warps of a warpgroup run it together."""
     if op.name == "settle":
-        return [device_op("settle", ctx.settling, span=op.span)] if ctx.settling is not None else []
+        vote = _vote(op, ctx) if op.attrs["after"] else []
+        return [*vote, device_op("settle", ctx.settling, span=op.span)] if ctx.settling is not None else []
     groups = ctx.threads // WARPGROUP
     group = tirx.Var("warpgroup", "int32")
     bind = tirx.Bind(group, device_op("uniform", tirx.truncdiv(ctx.thread, const(WARPGROUP))))
@@ -37,11 +38,18 @@ def lower_turn(op: TileOp, ctx: LowerContext) -> list[Any]:
         last = tirx.EQ(group, const(groups - 1))
         return [bind, tirx.IfThenElse(last, device_op("bar_arrive", FIRST_TURN, 2 * WARPGROUP, span=op.span), None)]
     following = tirx.Select(tirx.EQ(group, const(groups - 1)), const(FIRST_TURN), group + (FIRST_TURN + 1))
+    vote = _vote(op, ctx)
+    if not vote:
+        return [bind, device_op("bar_arrive", following, 2 * WARPGROUP, span=op.span)]
+    return [bind, *vote, device_op("bar_arrive_after", following, 2 * WARPGROUP, ctx.settling, span=op.span)]
+
+
+def _vote(op: TileOp, ctx: LowerContext) -> list[Any]:
+    """Defines `ctx.settling`, a value that is known when the fragment `after` is; nothing where that cannot be said."""
     known = next((flat for buffer, flat in ctx.registers.items() if buffer.name == op.attrs["after"]), None)
     if known is None or dtype_of(known) != "float32":
         ctx.settling = None
-        return [bind, device_op("bar_arrive", following, 2 * WARPGROUP, span=op.span)]
+        return []
     ctx.settling = tirx.Var("known", "int32")
     last = (const_int(known.ty.shape[0]) or 1) - 1  # the registers of a row reduction are ready together
-    vote = tirx.Bind(ctx.settling, device_op("any_nan", known[0], known[last]))
-    return [bind, vote, device_op("bar_arrive_after", following, 2 * WARPGROUP, ctx.settling, span=op.span)]
+    return [tirx.Bind(ctx.settling, device_op("any_nan", known[0], known[last]))]
