@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import tvm_ffi
@@ -63,13 +64,24 @@ def as_stmt(stmts: Iterable[Stmt]) -> Stmt:
 
 def bodies(stmt: Stmt) -> list[list[Stmt]]:
     """The statement lists nested directly in a statement (none for a leaf)."""
-    if isinstance(stmt, tirx.IfThenElse):
-        return [as_list(stmt.then_case), as_list(stmt.else_case)]
-    if isinstance(stmt, tirx.For | tirx.While | tirx.AttrStmt):
-        return [as_list(stmt.body)]
-    if isinstance(stmt, tirx.SeqStmt):
-        return [as_list(stmt)]
-    return []
+    return [list(body) for body in _bodies(stmt)]
+
+
+_LEAVES = (tirx.BufferStore, tirx.Evaluate, tirx.Bind, tirx.AllocBuffer, tirx.DeclBuffer)
+
+
+@lru_cache(maxsize=65536)  # statements are immutable, and every pass asks again
+def _bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    kind = type(stmt)
+    if kind in _LEAVES:
+        return ()
+    if kind is tirx.IfThenElse:
+        return tuple(as_list(stmt.then_case)), tuple(as_list(stmt.else_case))
+    if kind in (tirx.For, tirx.While, tirx.AttrStmt):
+        return (tuple(as_list(stmt.body)),)
+    if kind is tirx.SeqStmt:
+        return (tuple(as_list(stmt)),)
+    return ()
 
 
 def with_bodies(stmt: Stmt, new: Sequence[Sequence[Stmt]]) -> Stmt:
@@ -102,7 +114,7 @@ def walk_list(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
     """Every statement, parents before children, in program order."""
     for stmt in stmts:
         yield stmt
-        for body in bodies(stmt):
+        for body in _bodies(stmt):
             yield from walk_list(body)
 
 
@@ -110,7 +122,7 @@ def rebuild(stmts: Iterable[Stmt], fn: Callable[[Stmt], Stmt | list[Stmt] | None
     """Maps statements children first. `fn` returns the statement, its replacement list, or None to drop it."""
     out: list[Stmt] = []
     for stmt in stmts:
-        inner = bodies(stmt)
+        inner = _bodies(stmt)
         new = [rebuild(body, fn) for body in inner]
         same = all(
             len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)) for a, b in zip(inner, new, strict=True)

@@ -19,6 +19,7 @@ from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.check_arch import check_arch
 from tilelang.transform.defer_sums import defer_sums
+from tilelang.transform.check_protocol import check_protocol
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.hoist_allocations import hoist_allocations
@@ -136,7 +137,8 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch, c.options.fast_math), "nothing is left to choose"
         ),
         Pass("hoist_invariants", lambda f, c: hoist_invariants(f), "lowering has made descriptors explicit"),
-        Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "last: until here block indices have known ranges"),
+        Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "until here block indices have known ranges"),
+        Pass("check_protocol", lambda f, c: check_protocol(f, c.arch), "last: sees what the device will run"),
     ),
 }
 
@@ -160,6 +162,6 @@ def lower(
             start = time.perf_counter()
             func = step.run(func, ctx)
             ctx.seconds[step.name] = time.perf_counter() - start
-        if env.verify and level != "tir":  # what the front end writes is checked by its own tests
+        if env.verify.get() and level != "tir":  # what the front end writes is checked by its own tests
             spec.check(func, LEVELS.index(level) + 1, stage=level)
     return func
