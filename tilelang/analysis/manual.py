@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import tvm_ffi
@@ -23,6 +24,12 @@ _REGISTERS = frozenset({"setmaxnreg_dec", "setmaxnreg_inc"})
 
 def device_ops_in(stmts: Iterable[Any]) -> Iterator[DeviceOp]:
     """The device ops of some statements."""
+    return (op for stmt in walk_list(stmts) for op in _device_ops(stmt))
+
+
+@lru_cache(maxsize=16384)  # statements are immutable, and every pass asks again
+def _device_ops(stmt: Any) -> tuple[DeviceOp, ...]:
+    """The device ops of a statement itself, not of those inside it."""
     found: list[DeviceOp] = []
 
     def visit(call: Any) -> None:
@@ -30,10 +37,9 @@ def device_ops_in(stmts: Iterable[Any]) -> Iterator[DeviceOp]:
         if op is not None:
             found.append(op)
 
-    for stmt in walk_list(stmts):
-        for e in expressions_of(stmt):
-            tvm_ffi.structural_walk(e, (ir.Call, visit))
-    return iter(found)
+    for e in expressions_of(stmt):
+        tvm_ffi.structural_walk(e, (ir.Call, visit))
+    return tuple(found)
 
 
 def by_hand(stmts: Iterable[Any]) -> bool:

@@ -8,6 +8,7 @@ Results of atomics, of questions to barriers and of foreign code differ between 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import tvm_ffi
@@ -51,23 +52,8 @@ class Divergence:
 
     def expr(self, expr: Any) -> bool:
         """May the expression differ between threads?"""
-        found: list[Any] = []
-
-        def load(n: Any) -> None:
-            if n.source.ty.storage_scope == FRAGMENT:
-                found.append(n)
-
-        def var(v: Any) -> None:
-            if v in self.varying:
-                found.append(v)
-
-        def call(c: Any) -> None:
-            if _varies(c):
-                found.append(c)
-
-        tvm_ffi.structural_walk(expr, [(ir.TensorLoad, load)])
-        tvm_ffi.structural_walk(expr, [(ir.Var, var), (ir.Call, call)])
-        return bool(found)
+        always, mentioned = _mentions(expr)
+        return always or not self.varying.isdisjoint(mentioned)
 
     def stmt(self, stmt: Any) -> bool:
         """Do threads disagree on the way through this statement?"""
@@ -108,3 +94,22 @@ def _varies(call: Any) -> bool:
         (isinstance(e, Access) and e.mode is Mode.ATOMIC) or (isinstance(e, Wait) and not e.blocking)
         for e in op.effects
     )
+
+
+@lru_cache(maxsize=16384)  # expressions are immutable, and every pass asks again
+def _mentions(expr: Any) -> tuple[bool, frozenset[Any]]:
+    """Does the expression differ between threads whatever its Vars are; and its Vars."""
+    always: list[Any] = []
+    mentioned: set[Any] = set()
+
+    def load(n: Any) -> None:
+        if n.source.ty.storage_scope == FRAGMENT:
+            always.append(n)
+
+    def call(c: Any) -> None:
+        if _varies(c):
+            always.append(c)
+
+    tvm_ffi.structural_walk(expr, [(ir.TensorLoad, load)])
+    tvm_ffi.structural_walk(expr, [(ir.Var, mentioned.add), (ir.Call, call)])
+    return bool(always), frozenset(mentioned)
