@@ -11,6 +11,7 @@ from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
 from tvm import sym, tirx
 
+from tilelang.analysis.register_pressure import peak_registers
 from tilelang.ir.attrs import OFFSET, RING
 from tilelang.ir.stmts import as_list, launches, shape_of, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -73,10 +74,18 @@ def test_ring_buffers_get_versions_and_threads_a_producer_warp() -> None:
 
 
 def test_many_registers_ask_for_a_producer_warpgroup() -> None:
-    func = after(gemm_program(bn=256), "specialize_warps")
+    func = after(flash_attention_program(), "specialize_warps")
     got = outline(func)
     assert launches(func)[0].threads == 256 + 128
     assert got.count("    setmaxnreg_dec") == 1 and got.count("    setmaxnreg_inc") == 1
+
+
+def test_fragments_that_never_live_together_share_registers() -> None:
+    (product,) = launches(after(gemm_program(bn=256), "infer_layouts"))  # 128 of the accumulator, then 64 of its cast
+    assert peak_registers(product.body) == 128
+    assert launches(after(gemm_program(bn=256), "specialize_warps"))[0].threads == 256 + 32
+    (attention,) = launches(after(flash_attention_program(), "infer_layouts"))  # S 64, P 32, acc 64 and row values
+    assert 160 < peak_registers(attention.body) < 176
 
 
 def test_cursor_moves_before_a_ring_is_visited_again_further_in() -> None:

@@ -29,17 +29,18 @@ from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.loads import reads_without_load
-from tilelang.ir.attrs import BARRIER_SCOPE, FRAGMENT, LAYOUT, MIN_BLOCKS, NUM_STAGES, RING, ROLE, TILE_STAGES, VAR
+from tilelang.analysis.register_pressure import peak_registers
+from tilelang.ir.attrs import BARRIER_SCOPE, MIN_BLOCKS, NUM_STAGES, RING, ROLE, TILE_STAGES, VAR
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, fresh, map_kernels, shape_of, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
-from tilelang.layout import loads as load_layout
 from tilelang.target.arch import Arch
 from tilelang.transform.versions import read_version, versioned_region
 
 __all__ = ["Roles", "specialize_warps"]
 
 WARP = 32
+OTHER_REGISTERS = 40  # of a thread: addresses, cursors, temporaries (163 in all beside an accumulator of 128, by hand)
 WARPGROUP = 128
 
 
@@ -310,7 +311,7 @@ def plan_roles(kernel: Kernel, arch: Arch) -> Roles:
     """
     threads = kernel.threads
     share = 65536 // (-(-(threads + WARP) // WARPGROUP) * WARPGROUP) // 8 * 8
-    needed = 48 + sum(_registers(s) for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer))
+    needed = OTHER_REGISTERS + peak_registers(kernel.body)
     if needed <= min(share, 255) or threads % WARPGROUP or not arch.wgmma:
         return Roles(threads, WARP)
     producer_regs = 40 if threads <= 2 * WARPGROUP else 32 if threads == 3 * WARPGROUP else 24
@@ -318,14 +319,6 @@ def plan_roles(kernel: Kernel, arch: Arch) -> Roles:
     if consumer_regs <= share:
         return Roles(threads, WARP)
     return Roles(threads, WARPGROUP, consumer_regs, producer_regs)
-
-
-def _registers(alloc: Any) -> int:
-    """32-bit registers a thread needs for a fragment."""
-    text = alloc.annotations.get(LAYOUT)
-    if alloc.buffer.ty.storage_scope != FRAGMENT or text is None:
-        return 0
-    return -(-load_layout(str(text)).span("reg") * bits_of(alloc.buffer) // 32)
 
 
 def _slots(path: tuple[Any, ...]) -> int:
