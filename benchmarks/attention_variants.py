@@ -38,6 +38,7 @@ OFF = {
     "tl.relaxed_division": False,
     "tl.deferred_sums": False,
     "tl.persistent": False,
+    "tl.l2_hints": False,
 }
 
 
@@ -71,6 +72,7 @@ VARIANTS = (
     Variant("128 unordered", SQUARE, _without("tl.long_blocks_first"), masks=("causal",)),
     Variant("128 exact division", SQUARE, _without("tl.relaxed_division")),
     Variant("128 whole sums", SQUARE, _without("tl.deferred_sums")),
+    Variant("128 no hints", SQUARE, _without("tl.l2_hints")),
     Variant("192 all off", WIDE, OFF, dims=(64,)),
     Variant("192", WIDE, dims=(64,)),
     Variant("192 no turns", WIDE, _without("tl.warpgroup_turns"), dims=(64,)),

@@ -35,6 +35,7 @@ from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import plan_arena
 from tilelang.transform.plan_block_order import plan_block_order
 from tilelang.transform.plan_copies import plan_copies
+from tilelang.transform.plan_eviction import plan_eviction
 from tilelang.transform.plan_gemms import plan_gemms
 from tilelang.transform.plan_raster import plan_raster
 from tilelang.transform.plan_stages import plan_stages
@@ -99,6 +100,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: plan_copies(f, c.arch, c.options, c.notes),
             "knows which tiles gemms read and write",
         ),
+        Pass("plan_eviction", lambda f, c: plan_eviction(f, c.options.l2_hints), "knows what the copy engine loads"),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
         Pass(
             "relax_quotients",

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which loads stay in L2: those that other blocks repeat, where others would push them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outline import SM90
+from tile_programs import flash_attention_program, gemm_program
+
+from tilelang.ir.stmts import launches, walk_list
+from tilelang.ir.tile_ops import TileOp
+from tilelang.transform.plan_copies import plan_copies
+from tilelang.transform.plan_eviction import plan_eviction
+from tilelang.transform.plan_gemms import plan_gemms
+
+
+def policies(func: Any, enabled: bool = True) -> dict[str, str]:
+    """The policy of every tensor that is loaded."""
+    planned = plan_eviction(plan_copies(plan_gemms(func, SM90), SM90), enabled)
+    ops = [TileOp.from_stmt(s) for kernel in launches(planned) for s in walk_list(kernel.body)]
+    loads = [op for op in ops if op is not None and op.name == "copy" and op.attrs["via"] == "tma_load"]
+    return {op["src"].source.name: op.attrs["eviction_policy"] for op in loads}
+
+
+def test_keys_and_values_stay_and_queries_go_first() -> None:
+    assert policies(flash_attention_program()) == {"Q": "evict_first", "K": "evict_last", "V": "evict_last"}
+    assert set(policies(flash_attention_program(), enabled=False).values()) == {""}
+
+
+def test_products_have_no_load_that_one_block_alone_reads() -> None:
+    assert set(policies(gemm_program()).values()) == {""}

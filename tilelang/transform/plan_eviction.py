@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells L2 which loads will be read again by other blocks, and which will not.
+
+Before:  copy(Q[x, y], Qs, via=tma_load); for k: copy(K[y, k], Ks, via=tma_load)
+After:   the same, Q with eviction_policy=evict_first, K with evict_last
+
+Requires: level 1 with `via` on copies.
+Ensures:  in a launch with both kinds: pipelined loads from places that many blocks read are kept, loads outside loops
+          from places that one block alone reads go first.
+Does not: change a policy that the program states.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.analysis.block_loads import bind_values, depends_on, pipelined_loops
+from tilelang.ir.stmts import Kernel, const_int, map_kernels, rebuild, walk_list
+from tilelang.ir.tile_ops import TileOp, make_tile_op
+
+__all__ = ["plan_eviction"]
+
+
+def plan_eviction(func: Any, enabled: bool = True) -> Any:
+    """The function with eviction policies on its loads."""
+    return map_kernels(func, _plan) if enabled else func
+
+
+def _plan(kernel: Kernel) -> Kernel:
+    values = bind_values(kernel.body)
+    axes = [
+        kernel.axis(tag)
+        for tag in ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+        if kernel.axis(tag) is not None and const_int(kernel.extent(tag)) != 1
+    ]
+    pipelined = {s for loop in pipelined_loops(kernel) for s in walk_list([loop]) if _is_load(s)}
+    policies: dict[Any, str] = {}
+    for stmt in walk_list(kernel.body):
+        if _is_load(stmt):
+            on = [any(depends_on(r.min, axis, values) for r in TileOp.of(stmt)["src"].region) for axis in axes]
+            if stmt in pipelined and not all(on):
+                policies[stmt] = "evict_last"
+            elif stmt not in pipelined and all(on):
+                policies[stmt] = "evict_first"
+    if len(set(policies.values())) < 2:
+        return kernel
+
+    def mark(stmt: Any) -> Any:
+        op = TileOp.from_stmt(stmt)
+        if stmt not in policies or op is None or op.attrs["eviction_policy"]:
+            return stmt
+        return make_tile_op(op.name, op.operands, {**op.attrs, "eviction_policy": policies[stmt]}, op.span)
+
+    return kernel.with_body(rebuild(kernel.body, mark))
+
+
+def _is_load(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "copy" and op.attrs["via"] == "tma_load"
