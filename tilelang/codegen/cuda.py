@@ -32,6 +32,7 @@ from tilelang.codegen.legalize import (
 )
 from tilelang.codegen.narrow_integers import wrap_narrow_integers
 from tilelang.codegen.prelude import prelude_for
+from tilelang.codegen.remainders import protect_remainders
 from tilelang.ir.attrs import PRELUDE
 from tilelang.support.errors import InternalError
 from tilelang.target.arch import Arch
@@ -56,6 +57,11 @@ def _widen(func: Any, _mod: Any, _ctx: Any) -> Any:
     return widen_global_indices(func)
 
 
+@tirx.transform.prim_func_pass(opt_level=0, name="tl.ProtectRemainders")
+def _protect(func: Any, _mod: Any, _ctx: Any) -> Any:
+    return protect_remainders(func)
+
+
 @tirx.transform.prim_func_pass(opt_level=0, name="tl.WrapNarrowIntegers")
 def _wrap_narrow(func: Any, _mod: Any, _ctx: Any) -> Any:
     return wrap_narrow_integers(func)
@@ -67,6 +73,7 @@ def tl_passes() -> list[Any]:
     return [
         _widen,
         _wrap_narrow,
+        _protect,
         t.FlattenBuffer(),
         t.BF16ComputeLegalize(),  # keeps bfloat16 arithmetic where the target has it
         t.NarrowDataType(32),  # index arithmetic that provably fits

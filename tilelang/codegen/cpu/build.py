@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm.tirx import compilation_pipeline
 
 from tilelang.codegen.cpu.lower import lower_to_cpu
+from tilelang.codegen.remainders import protect_remainders
 
 __all__ = ["CpuModule", "build_cpu"]
 
@@ -62,7 +63,7 @@ class CpuModule:
 
     def __init__(self, func: tirx.PrimFunc, poison: bool = False) -> None:
         self.func = func
-        self.lowered = lower_to_cpu(func, poison)
+        self.lowered = protect_remainders(lower_to_cpu(func, poison))
         self.name = (
             str(self.lowered.attrs["global_symbol"]) if "global_symbol" in (self.lowered.attrs or {}) else "main"
         )
