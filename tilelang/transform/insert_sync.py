@@ -140,10 +140,12 @@ class _Inserter:
                     self.ordered(state)
         if outermost or self.is_group_body():
             names = {op.name for s in walk_list(out) if (op := TileOp.from_stmt(s)) is not None}
+            # The end of a launch makes its stores visible; its shared memory must live until they have read it.
+            wait = "bulk_wait_read" if outermost else "bulk_wait"
             if "store_tile" in names:
-                out += self.elected("bulk_wait", each=WARPGROUP)
+                out += self.elected(wait, each=WARPGROUP)
             elif any(_is_store(s) for s in walk_list(out)):
-                out += self.elected("bulk_wait")
+                out += self.elected(wait)
             state.stores.clear()
         self.group = start
         return out, state
