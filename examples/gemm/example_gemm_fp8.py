@@ -32,7 +32,7 @@ def matmul_fp8(
     block_N=128,
     block_K=128,
     num_stages=3,
-    threads=128,
+    threads=256,
 ):
     """A kernel (A (M, K), B (N, K)) -> C (M, N)."""
 

@@ -13,16 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
-from tvm import ir, tirx
+from tvm import tirx
 
 from tilelang.analysis.effects import expr_touches, touches
+from tilelang.analysis.replay import Replay, heads, is_left_early, variables_in
+from tilelang.analysis.uniform import Divergence
 from tilelang.analysis.views import viewed
 from tilelang.ir.attrs import ASYNC_COPY, GLOBAL, NUM_STAGES
 from tilelang.ir.stmts import Kernel, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["Site", "load_sites", "producer_obstacle", "reads_without_load"]
+__all__ = ["Site", "load_sites", "producer_obstacle", "reads_without_load", "run_ahead_obstacle"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,26 @@ def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | N
     A buffer may be loaded at several places (a loop and its peeled iteration); then each reader must follow a load
     in its list.
     """
+    return _ownership_obstacle(site, dst, src, kernel) or _control_obstacle(site, kernel)
+
+
+def run_ahead_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | None:
+    """Why the threads of a pipelined loop, which `site` is in, cannot issue a load iterations ahead themselves."""
+    why = _ownership_obstacle(site, dst, src, kernel)
+    if why is not None:
+        return why
+    divergence = Divergence(kernel)
+    if any(divergence.stmt(outer) for outer in site.path):
+        return "not all threads run it"
+    if is_left_early(site.loop):
+        return "a loop around it may be left early"
+    replay, inside = Replay(kernel), {t.buffer for t in touches(site.loop) if t.write}
+    kept = variables_in([site.stmt]) - inside
+    return next((bad for e in (site.stmt, *heads(site.loop)) if (bad := replay.obstacle(e, kept))), None)
+
+
+def _ownership_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | None:
+    """Why nobody can load ahead of the readers of `dst`: somebody else writes one of the two, or reads in between."""
     accesses = [(s, touches(s)) for s in _units(kernel.body)]
     if any(t.write and t.buffer.same_as(src) for _, found in accesses for t in found):
         return f"{src.name} is written by this kernel"
@@ -77,7 +98,7 @@ def producer_obstacle(site: Site, dst: Any, src: Any, kernel: Kernel) -> str | N
         return f"{dst.name} has another writer"
     if reads_without_load(kernel.body, dst, loads):
         return f"{dst.name} is read where no load of it in the same block of statements precedes"
-    return _control_obstacle(site, kernel)
+    return None
 
 
 def reads_without_load(stmts: list[Any], buffer: Any, loads: list[Any]) -> bool:
@@ -141,50 +162,11 @@ def _is_nest(stmt: Any) -> bool:
 
 
 def _control_obstacle(site: Site, kernel: Kernel) -> str | None:
-    free = _own_values(site, kernel)
-    exprs: list[Any] = [site.stmt]
+    replay = Replay(kernel)
     for outer in site.path:
-        if isinstance(outer, tirx.For):
-            if any(isinstance(s, tirx.Break | tirx.Continue | tirx.Return) for s in walk_list(bodies(outer)[0])):
-                return "a loop around it may be left early"
-            exprs += [outer.min, outer.extent]
-        elif isinstance(outer, tirx.IfThenElse):
-            exprs.append(outer.condition)
-        else:
+        if isinstance(outer, tirx.For | tirx.While) and is_left_early(outer):
+            return "a loop around it may be left early"
+        if not isinstance(outer, tirx.For | tirx.While | tirx.IfThenElse):
             return f"it is inside a {type(outer).__name__}"
-    for expr in exprs:
-        bad = _dependence(expr, free, kernel)
-        if bad:
-            return bad
-    return None
-
-
-def _own_values(site: Site, kernel: Kernel) -> dict[Any, Any]:
-    """Bind Vars visible at the site, with their values."""
-    values: dict[Any, Any] = {}
-    for s in walk_list(kernel.body):
-        if isinstance(s, tirx.Bind):
-            values[s.var] = s.value
-    return values
-
-
-def _dependence(expr: Any, values: dict[Any, Any], kernel: Kernel) -> str | None:
-    threads = {iv.var for iv, _ in kernel.axes if iv.thread_tag.startswith("threadIdx")}
-    problems: list[str] = []
-
-    def var(v: Any) -> None:
-        if v in threads:
-            problems.append("it depends on the thread index")
-        elif v in values:
-            bad = _dependence(values[v], values, kernel)
-            if bad:
-                problems.append(bad)
-
-    def load(n: Any) -> None:
-        if n.source.ty.storage_scope != GLOBAL:
-            problems.append(f"it depends on {n.source.name}, which the block computes")
-        elif any(t.write and t.buffer.same_as(n.source) for s in kernel.body for t in touches(s)):
-            problems.append(f"it depends on {n.source.name}, which this kernel writes")
-
-    tvm_ffi.structural_walk(expr, [(ir.Var, var), (ir.TensorLoad, load)])
-    return problems[0] if problems else None
+    exprs = [site.stmt, *(e for outer in site.path for e in heads(outer))]
+    return next((bad for e in exprs if (bad := replay.obstacle(e))), None)

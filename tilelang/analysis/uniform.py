@@ -14,7 +14,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import FRAGMENT, LOCAL, VAR
+from tilelang.ir.attrs import FRAGMENT, LOCAL, ROLE, VAR
 from tilelang.ir.device.effects import Access, Mode, Wait
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, bodies, walk_list
@@ -46,7 +46,8 @@ class Divergence:
                 # Not for a branch around the loop alone: the threads that take it count alike.
                 self.varying.add(stmt.loop_var)
                 apart = True
-            deeper = under or apart
+            # Roles never meet again, and each has variables of its own.
+            deeper = apart or (under and not _is_role(stmt))
             for body in bodies(stmt):
                 self._pass(body, deeper)
 
@@ -83,6 +84,10 @@ class Divergence:
 
 def _is_register_store(stmt: Any) -> bool:
     return isinstance(stmt, tirx.BufferStore) and stmt.buffer.ty.storage_scope in (LOCAL, VAR)
+
+
+def _is_role(stmt: Any) -> bool:
+    return isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE
 
 
 def _varies(call: Any) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.effects import touches
-from tilelang.analysis.loads import load_sites, producer_obstacle
+from tilelang.analysis.loads import load_sites, run_ahead_obstacle
 from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, RING
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import (
@@ -55,7 +55,7 @@ class _Pipeliner:
                 continue
             src, dst = _ends(site.stmt)
             staged = site.loop is not None and site.loop.step is None and _stages(site.loop) > 1
-            if staged and producer_obstacle(site, dst, src, kernel) is None:
+            if staged and run_ahead_obstacle(site, dst, src, kernel) is None:
                 self.ahead.add(site.stmt)
                 shape = (_stages(site.loop), *shape_of(dst))
                 self.versions[dst] = tirx.decl_buffer(

@@ -30,10 +30,23 @@ from tvm import ir, tirx
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.loads import reads_without_load
 from tilelang.analysis.register_pressure import peak_registers
+from tilelang.analysis.replay import heads, variables_in
 from tilelang.ir.attrs import BARRIER_SCOPE, MIN_BLOCKS, NUM_STAGES, RING, ROLE, TILE_STAGES, VAR
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, fresh, map_kernels, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import (
+    Kernel,
+    as_stmt,
+    bodies,
+    dtype_of,
+    fresh,
+    map_kernels,
+    shape_of,
+    substitute,
+    walk_list,
+    with_bodies,
+)
 from tilelang.ir.tile_ops import TileOp, make_tile_op
+from tilelang.ir.walk import vars_in
 from tilelang.target.arch import Arch
 from tilelang.transform.versions import read_version, versioned_region
 
@@ -133,7 +146,8 @@ class _Specializer:
         allocs = [s for s in self.kernel.body if isinstance(s, tirx.AllocBuffer)]
         rest = [s for s in self.kernel.body if not isinstance(s, tirx.AllocBuffer)]
         self.find_rings(rest)
-        producer = fresh(self.produce(rest))  # both arms define the same loops
+        self.variables = _variables_of_loads(rest)
+        producer = self.own_variables(fresh(self.produce(rest)))  # both arms define the same loops
         consumer = self.consume(rest)
         for ring in self.rings.values():
             stage, _ = ring.cursor("consumer")
@@ -199,11 +213,20 @@ class _Specializer:
         for stmt in stmts:
             if stmt in at:
                 out += self.fill(at[stmt])
-            elif isinstance(stmt, tirx.Bind):
+            elif isinstance(stmt, tirx.Bind) or self.is_own_store(stmt):
                 out.append(stmt)
-            elif bodies(stmt) and any(_is_load(s) for s in walk_list([stmt])):
+            elif bodies(stmt) and any(_is_load(s) or self.is_own_store(s) for s in walk_list([stmt])):
                 out.append(with_bodies(stmt, [self.produce(b) for b in bodies(stmt)]))
         return _drop_unused_binds(out)
+
+    def is_own_store(self, stmt: Any) -> bool:
+        """A step towards a variable that decides about loads: the producer takes it as well."""
+        return isinstance(stmt, tirx.BufferStore) and stmt.buffer in self.variables
+
+    def own_variables(self, producer: list[Any]) -> list[Any]:
+        """The producer's statements on variables of its own, so that each role's are uniform by themselves."""
+        own = {v: _like(v, f"{v.name}_producer") for v in self.variables}
+        return [*(tirx.AllocBuffer(v) for v in own.values()), *(substitute(s, own) for s in producer)]
 
     def fill(self, visit: _Visit) -> list[Any]:
         ring = visit.ring
@@ -357,6 +380,33 @@ def _readers(stmts: list[Any], load: int) -> tuple[int, ...]:
 
 def _var(name: str) -> Any:
     return tirx.decl_buffer((1,), "int32", name, scope=VAR, layout=None)
+
+
+def _like(var: Any, name: str) -> Any:
+    return tirx.decl_buffer(shape_of(var), dtype_of(var), name, scope=VAR, layout=None)
+
+
+def _variables_of_loads(stmts: list[Any]) -> set[Any]:
+    """Scalar variables that decide where, whether or when something is loaded, directly or through others."""
+    values = {s.var: s.value for s in walk_list(stmts) if isinstance(s, tirx.Bind)}
+    found: set[Any] = set()
+
+    def read(exprs: list[Any]) -> set[Any]:
+        inner = [values[v] for v in (v for e in exprs for v in vars_in(e)) if v in values]
+        return variables_in(exprs) | (read(inner) if inner else set())
+
+    def step(stmts: list[Any], path: tuple[Any, ...]) -> None:
+        for s in stmts:
+            if _is_load(s) or (isinstance(s, tirx.BufferStore) and s.buffer in found):
+                found.update(read([s, *(e for outer in path for e in heads(outer))]))
+            for body in bodies(s):
+                step(body, (*path, s))
+
+    size = -1
+    while size != len(found):
+        size = len(found)
+        step(stmts, ())
+    return found
 
 
 def _drop_unused_binds(stmts: list[Any]) -> list[Any]:
