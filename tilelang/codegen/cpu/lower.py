@@ -17,6 +17,7 @@ from typing import Any
 
 from tvm import ir, sym, tirx
 
+from tilelang.codegen.cpu.breaks import unfold_breaks
 from tilelang.codegen.cpu.device_ops import lower_device_op
 from tilelang.codegen.cpu.errors import CpuUnsupported, blame
 from tilelang.codegen.cpu.legalize_floats import legalize_floats
@@ -88,6 +89,7 @@ def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     kernel = kernel.with_body(unfold_returns(kernel.body))
     check_scratch(kernel)
     kernel = serialize_threads(kernel)
+    kernel = kernel.with_body(unfold_breaks(kernel.body))
     analyzer = sym.Analyzer()
     for iv, extent in kernel.axes:
         analyzer.bind(iv.var, ir.Range(0, extent))
