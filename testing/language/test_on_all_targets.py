@@ -89,7 +89,13 @@ def atomics():
             T.atomic_addx2(O[tx % 64, 0], S[tx % 64, 2])
             T.atomic_addx4(O[tx % 64, 4], S[tx % 64, 8])
 
-    return main, (f32(64, 64), np.zeros((64, 64), "float32"), np.zeros(64, "int32") - 5, np.zeros(9, "int32"), np.zeros(2, "float32"))
+    return main, (
+        f32(64, 64),
+        np.zeros((64, 64), "float32"),
+        np.zeros(64, "int32") - 5,
+        np.zeros(9, "int32"),
+        np.zeros(2, "float32"),
+    )
 
 
 @case

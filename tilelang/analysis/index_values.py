@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from tvm import ir, tirx
 
+from tilelang.ir.device_ops import DeviceOp
+
 __all__ = ["Opaque", "evaluate"]
 
 
@@ -69,4 +71,7 @@ def evaluate(expr: Any, env: Mapping[Any, Any]) -> Any:
         return np.where(*(evaluate(e, env) for e in (expr.condition, expr.true_value, expr.false_value)))
     if name == "Call" and getattr(expr.op, "name", "") in ("prim.if_then_else", "tirx.if_then_else"):
         return np.where(*(evaluate(e, env) for e in expr.args))
+    op = DeviceOp.from_node(expr)
+    if op is not None and op.name == "uniform":  # what the lanes of a warp agree on
+        return evaluate(op["x"], env)
     raise Opaque(f"{expr} is no integer arithmetic")

@@ -113,6 +113,10 @@ class ThreadGroups:
         yes, no = (Group(m.tobytes()) if m.any() else group for m in (taken, other))
         return yes, no
 
+    def values(self, expr: Any) -> Any:
+        """An expression for every thread, or one number. Raises Opaque when it needs more than the thread index."""
+        return evaluate(expr, self._known(expr))
+
     def _known(self, expr: Any) -> dict[Any, Any]:
         """Thread indices, and the bound values that follow from them."""
         env: dict[Any, Any] = dict(self.index)

@@ -52,4 +52,3 @@ def _falls(expr: Any) -> bool:
     if any(const_int(s.b) is None for s in collect(expr, tirx.Sub)):
         return True
     return any((const_int(x) or 0) < 0 for m in collect(expr, tirx.Mul) for x in (m.a, m.b))
-
