@@ -6,9 +6,13 @@ from __future__ import annotations
 from tilelang.support.errors import UserError
 
 __all__ = [
+    "ArrivalCount",
     "BarrierInDivergentCode",
+    "ExpectedBytes",
+    "NamedBarrierUse",
     "NeedsArch",
     "OutOfBarriers",
+    "RegisterBudget",
     "SharedMemoryExceeded",
     "UnsupportedOperand",
 ]
@@ -42,3 +46,27 @@ class OutOfBarriers(UserError):
     code = "TL5006"
     message = "the branches of this kernel need more named barriers than the 16 of a block"
     help = "branch on fewer different groups of threads"
+
+
+class RegisterBudget(UserError):
+    code = "TL5008"
+    message = "{op} to {regs} registers {why}"
+    help = "set budgets with T.dec_max_nreg and T.inc_max_nreg in branches of whole warpgroups, whose sum fits the SM"
+
+
+class NamedBarrierUse(UserError):
+    code = "TL5009"
+    message = "named barrier {id}: {why}"
+    help = "give all its threads the same number and count: T.sync_threads(id, threads), T.named_barrier_arrive"
+
+
+class ArrivalCount(UserError):
+    code = "TL5010"
+    message = "{barrier} completes a phase after {count} arrivals, but {why}"
+    help = "make T.alloc_barrier count the threads that arrive, or let one thread of each warp arrive"
+
+
+class ExpectedBytes(UserError):
+    code = "TL5011"
+    message = "{barrier} is told to expect {expected} bytes, but its transfers bring {arithmetic}: {brought} bytes"
+    help = "announce the bytes of all transfers that complete on the barrier in this phase"
