@@ -59,16 +59,20 @@ def _without(*keys: str) -> dict[str, Any]:
 
 
 SQUARE, WIDE = (128, 128, 2, 256), (192, 128, 2, 384)
-TURNS, PINNED, BLOCK_A_TILE = {"tl.warpgroup_turns": True}, {"tl.pinned_waits": True}, {"tl.persistent": False}
+TURNS, PINNED, PERSISTENT = {"tl.warpgroup_turns": True}, {"tl.pinned_waits": True}, {"tl.persistent": True}
+LAZY = {"tl.lazy_rescale": 8.0}
 VARIANTS = (
     Variant("128 all off", SQUARE, OFF),
     Variant("128", SQUARE),
     Variant("128 turns", SQUARE, TURNS),
     Variant("128 pinned", SQUARE, PINNED),
     Variant("128 late", SQUARE, _without("tl.warpgroup_turns", "tl.early_waits")),
-    Variant("128 block a tile", SQUARE, BLOCK_A_TILE),
-    Variant("128 block a tile, turns", SQUARE, {**BLOCK_A_TILE, **TURNS}),
-    Variant("128 block a tile, pinned", SQUARE, {**BLOCK_A_TILE, **PINNED}),
+    Variant("128 lazy", SQUARE, LAZY),
+    Variant("128 lazy, turns", SQUARE, {**LAZY, **TURNS}),
+    Variant("128 lazy, pinned", SQUARE, {**LAZY, **PINNED}),
+    Variant("128 persistent", SQUARE, PERSISTENT),
+    Variant("128 persistent, turns", SQUARE, {**PERSISTENT, **TURNS}),
+    Variant("128 persistent, pinned", SQUARE, {**PERSISTENT, **PINNED}),
     Variant("128 unordered", SQUARE, _without("tl.long_blocks_first"), masks=("causal",)),
     Variant("128 exact division", SQUARE, _without("tl.relaxed_division")),
     Variant("128 whole sums", SQUARE, _without("tl.deferred_sums")),
@@ -78,8 +82,9 @@ VARIANTS = (
     Variant("192 no turns", WIDE, _without("tl.warpgroup_turns"), dims=(64,)),
     Variant("192 no turns, pinned", WIDE, {**_without("tl.warpgroup_turns"), **PINNED}, dims=(64,)),
     Variant("192 no turns, late", WIDE, _without("tl.warpgroup_turns", "tl.early_waits"), dims=(64,)),
-    Variant("192 block a tile", WIDE, BLOCK_A_TILE, dims=(64,)),
+    Variant("192 persistent", WIDE, PERSISTENT, dims=(64,)),
     Variant("192 whole sums", WIDE, _without("tl.deferred_sums"), dims=(64,)),
+    Variant("192 lazy", WIDE, LAZY, dims=(64,)),
     Variant("192x96", (192, 96, 2, 384), dims=(64,)),
     Variant("192x64x3", (192, 64, 3, 384), dims=(64,)),
     Variant("192x128x3", (192, 128, 3, 384), dims=(64,)),

@@ -98,6 +98,13 @@ _ROWS = (
         "every lane that holds an element of dst has a part of it (reduce with `partial`); afterwards all have the sum",
     ),
     TileOpRow(
+        "any_row",
+        {"src": _R, "dst": _W},
+        {},
+        "dst (a scalar of the thread) = 1 if an element of src that a lane of the warp holds is not 0, else 0: the same in "
+        "a warp, not in a block",
+    ),
+    TileOpRow(
         "cumulate",
         {"src": _R, "dst": _W},
         {"kind": "sum", "dim": 0, "reverse": False},  # sum | max

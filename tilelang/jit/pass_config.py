@@ -36,6 +36,7 @@ class PassConfigKey(str, Enum):
     TL_LONG_BLOCKS_FIRST = "tl.long_blocks_first"
     TL_WARPGROUP_TURNS = "tl.warpgroup_turns"
     TL_EARLY_WAITS = "tl.early_waits"
+    TL_LAZY_RESCALE = "tl.lazy_rescale"
     TL_L2_HINTS = "tl.l2_hints"
     TL_PINNED_WAITS = "tl.pinned_waits"
     TL_DEFERRED_SUMS = "tl.deferred_sums"
@@ -128,6 +129,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_LONG_BLOCKS_FIRST: _Effect("long_blocks_first"),
     _K.TL_WARPGROUP_TURNS: _Effect("warpgroup_turns"),
     _K.TL_EARLY_WAITS: _Effect("early_waits"),
+    _K.TL_LAZY_RESCALE: _Effect("lazy_rescale", float),
     _K.TL_L2_HINTS: _Effect("l2_hints"),
     _K.TL_PINNED_WAITS: _Effect("pinned_waits"),
     _K.TL_DEFERRED_SUMS: _Effect("deferred_sums"),

@@ -73,7 +73,7 @@ from tilelang.transform.lower.gemm_mma import lower_gemm_mma
 from tilelang.transform.lower.gemm_wgmma import lower_gemm_wgmma, lower_wait_gemm
 from tilelang.transform.lower.matrix_store import lower_matrix_store
 from tilelang.transform.lower.parallel import lower_parallel
-from tilelang.transform.lower.reduce import lower_combine, lower_reduce
+from tilelang.transform.lower.reduce import lower_any_row, lower_combine, lower_reduce
 from tilelang.transform.lower.scalar import lower_expression, lower_scalar
 from tilelang.transform.lower.store_tile import lower_store_tile
 from tilelang.transform.lower.turns import lower_turn
@@ -393,6 +393,7 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("gemm", "fma"): _plain(lower_gemm_fma),
     ("wait_gemm", ""): _plain(lower_wait_gemm),
     ("reduce", ""): _plain(lower_reduce),
+    ("any_row", ""): _plain(lower_any_row),
     ("combine", ""): _plain(lower_combine),
     ("cumulate", ""): _plain(lower_cumulate),
     ("copy", "stmatrix"): _plain(lower_matrix_store),

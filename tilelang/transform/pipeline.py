@@ -18,8 +18,8 @@ from tilelang.support.env import env
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.check_arch import check_arch
-from tilelang.transform.defer_sums import defer_sums
 from tilelang.transform.check_protocol import check_protocol
+from tilelang.transform.defer_sums import defer_sums
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.hoist_allocations import hoist_allocations
@@ -27,6 +27,7 @@ from tilelang.transform.hoist_invariants import hoist_invariants
 from tilelang.transform.infer_layouts import infer_layouts
 from tilelang.transform.init_barriers import init_barriers
 from tilelang.transform.insert_sync import insert_sync
+from tilelang.transform.lazy_rescale import lazy_rescale
 from tilelang.transform.lower_tile_ops import lower_tile_ops
 from tilelang.transform.make_persistent import make_persistent
 from tilelang.transform.overlap_gemms import overlap_gemms
@@ -109,6 +110,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         ),
         Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),
         Pass("defer_sums", lambda f, c: defer_sums(f, c.options.deferred_sums), "layouts say which lanes share a row"),
+        Pass(
+            "lazy_rescale",
+            lambda f, c: lazy_rescale(f, c.options.lazy_rescale, c.notes),
+            "behind defer_sums, which knows sums by their whole update",
+        ),
     ),
     "scheduled": (
         Pass("make_persistent", make_persistent, "in front of everything that plans rings and shared memory"),

@@ -138,7 +138,9 @@ class _Turns:
         end = last + 1
         while end < len(body) and _name(body[end]) == "release":
             end += 1
-        held, retired = body[first:last], [*body[last:end], make_tile_op("settle", {})]
+        held, retired = body[first:last], body[last:end]
+        if not (end < len(body) and isinstance(body[end], tirx.IfThenElse)):  # a branch settles by itself
+            retired.append(make_tile_op("settle", {}))
         if not self.turns:
             return [*body[:last], make_tile_op("settle", {}, {"after": after}), *retired, *body[end:]]
         turn_pass = make_tile_op("turn_pass", {}, {"after": after})

@@ -41,7 +41,7 @@ from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.slots import Slots, register_of, slots_of
 from tilelang.transform.lower.translate import guarded, unrolled
 
-__all__ = ["KINDS", "Kind", "accumulator", "lower_combine", "lower_reduce"]
+__all__ = ["KINDS", "Kind", "accumulator", "lower_any_row", "lower_combine", "lower_reduce"]
 
 WARP = 32
 CHAINS = 2
@@ -115,6 +115,16 @@ def lower_combine(op: TileOp, ctx: LowerContext) -> Stmt:
         return unrolled(q, count, tirx.BufferStore(registers, value, [q], span=op.span))
 
     return as_stmt([add(mask) for mask in sorted(masks)])
+
+
+def lower_any_row(op: TileOp, ctx: LowerContext) -> Stmt:
+    """A vote of the warp over the registers of a fragment."""
+    registers, flag = ctx.register_file(op["src"].source), op["dst"].source
+    count = const_int(registers.ty.shape[0]) or 1
+    some = tirx.NE(registers[0], tirx.const(0, dtype_of(registers)))
+    for k in range(1, count):
+        some = tirx.Or(some, tirx.NE(registers[k], tirx.const(0, dtype_of(registers))))
+    return tirx.BufferStore(flag, tirx.Cast("int32", device_op("vote_any", some)), [0], span=op.span)
 
 
 def _check_whole(region: Any, op: TileOp, name: str) -> None:
