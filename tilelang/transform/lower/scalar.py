@@ -19,6 +19,7 @@ from tilelang.ir.stmts import buffers_in, const_int
 from tilelang.ir.walk import mentions
 from tilelang.layout import same
 from tilelang.transform.lower.context import Expr, LowerContext, Stmt, UnsupportedTileOp, const, is_fragment, is_global
+from tilelang.transform.lower.thread_loops import has_vectorized_loop, is_vectorized_loop, lower_vectorized_loop
 from tilelang.transform.lower.translate import Translator, guarded
 
 __all__ = ["lower_expression", "lower_scalar"]
@@ -33,8 +34,8 @@ class _Read:
 
 
 class _Scalar(Translator):
-    def __init__(self, ctx: LowerContext) -> None:
-        super().__init__(ctx, self._register)
+    def __init__(self, ctx: LowerContext, substitution: dict[Any, Expr] | None = None) -> None:
+        super().__init__(ctx, self._register, substitution)
         self.reads: list[_Read] | None = None  # partial reads of the store at hand; None outside of stores
 
     def _register(self, buffer: Any, indices: Sequence[Expr], ranges: dict[Any, int]) -> Expr:
@@ -81,6 +82,11 @@ class _Scalar(Translator):
     def _all_here(self, holders: np.ndarray) -> bool:
         return bool(np.isin(np.arange(self.ctx.threads), holders).all())
 
+    def _for(self, loop: Any, mutator: Any) -> Stmt:
+        if is_vectorized_loop(loop):
+            return lower_vectorized_loop(loop, self.ctx, lambda at: _Scalar(self.ctx, {**self.substitution, **at}))
+        return super()._for(loop, mutator)
+
     def _store(self, store: Any, mutator: Any) -> Stmt:
         outer, self.reads = self.reads, []
         new = super()._store(store, mutator)
@@ -121,7 +127,7 @@ def lower_scalar(stmt: Stmt, ctx: LowerContext) -> Stmt:
 
     Raises UnsupportedTileOp where all threads would need an element that only some hold.
     """
-    if not any(is_global(b) or b in ctx.layouts for b in buffers_in(stmt)):
+    if not any(is_global(b) or b in ctx.layouts for b in buffers_in(stmt)) and not has_vectorized_loop(stmt):
         return stmt
     return _Scalar(ctx)(stmt)
 

@@ -208,9 +208,11 @@ class Translator:
         low, high = self(loop.min), self(loop.extent)
         body = self(loop.body)
         notes = dict(loop.annotations)
-        if loop.loop_var in self.unroll and loop.kind == tirx.ForKind.SERIAL:
+        # A loop that the program calls vectorized may have any width and alignment: element by element is never wrong.
+        kind = tirx.ForKind.SERIAL if loop.kind == tirx.ForKind.VECTORIZED else loop.kind
+        if kind == tirx.ForKind.SERIAL and (loop.loop_var in self.unroll or kind != loop.kind):
             notes = {**notes, "pragma_unroll": True}
-        return tirx.For(loop.loop_var, low, high, loop.kind, body, loop.thread_binding, notes, loop.step, loop.span)
+        return tirx.For(loop.loop_var, low, high, kind, body, loop.thread_binding, notes, loop.step, loop.span)
 
     def _bind(self, stmt: Any, _mutator: Any) -> Stmt:
         if str(getattr(stmt.var.ty, "dtype", "")).startswith("int") and not _reads(stmt.value):
