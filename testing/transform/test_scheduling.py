@@ -269,7 +269,8 @@ def test_a_clear_stays_for_the_case_that_the_loop_is_empty() -> None:
 def test_each_warpgroup_stores_its_own_rows_from_its_own_bytes() -> None:
     func = after(gemm_program(bn=256, stages=4), "insert_sync")
     got, found = outline(func), allocs(func)
-    assert got[-4:] == text("    loop acc_cast", "    store_tile acc_cast acc_stage C", "    if", "      bulk_wait_read")
+    want = text("    loop acc_cast", "    store_tile acc_cast acc_stage C", "    if", "      bulk_wait_read")
+    assert got[-4:] == want
     assert shape_of(found["acc_stage"].buffer) == (4, 64, 64) and RING in found["acc_stage"].annotations
     ends = {
         name: (int(a.annotations[OFFSET]), int(a.annotations[OFFSET]) + buffer_bytes(a))
