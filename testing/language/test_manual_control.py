@@ -206,3 +206,18 @@ def test_operands_are_checked():
     ):
         with pytest.raises(UserError):
             program(body)
+
+
+@pytest.mark.parametrize(("threads", "kept"), [(256, 0), (384, 2)])
+def test_requests_for_registers_stay_where_they_change_something(threads, kept):
+    @T.prim_func
+    def main(A: T.Tensor((threads,), "float32")):
+        with T.Kernel(1, threads=threads):
+            tx = T.get_thread_binding()
+            if tx < 128:
+                T.set_max_nreg(24, 0)
+            else:
+                T.set_max_nreg(240, 1)
+            A[tx] = 1.0
+
+    assert lower(main, "sm_90a").script().count("setmaxnreg") == kept

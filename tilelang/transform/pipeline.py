@@ -20,6 +20,7 @@ from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.check_arch import check_arch
 from tilelang.transform.check_protocol import check_protocol
 from tilelang.transform.defer_sums import defer_sums
+from tilelang.transform.drop_register_requests import drop_register_requests
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.hoist_allocations import hoist_allocations
@@ -75,6 +76,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
         Pass("check_arch", lambda f, c: check_arch(f, c.arch), "errors name the program's own statements"),
+        Pass(
+            "drop_register_requests",
+            lambda f, c: drop_register_requests(f, c.arch, c.notes),
+            "what is left of them decides how copies run",
+        ),
         Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
         Pass(
             "plan_gemms",
