@@ -280,7 +280,7 @@ def _only_reference(nest: Any, m: Any, c: float) -> bool:
     store = _store(nest)
     arg = _exp2_argument(store.value) if store is not None else None
     linear = _linear(arg) if arg is not None else None
-    if linear is None or store.buffer.same_as(m):
+    if store is None or linear is None or store.buffer.same_as(m):
         return False
     row = _variables(nest)[0]
     mine = [k for x, k in linear if x.source.same_as(m)]
