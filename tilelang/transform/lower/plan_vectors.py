@@ -144,7 +144,7 @@ class _Analysis:
         guards, stmt = self.plan.items[k]
         if not isinstance(stmt, tirx.BufferStore) or any(mentions(g, self.varying) for g in guards):
             return []
-        if _to_float8(stmt) and not self.ctx.arch.fp8(stmt):
+        if _to_float8(stmt) and not self.ctx.arch.fp8:
             return []  # converted by integer arithmetic, which has no vector form
         later = set().union(*self.stored[k + 1 :], *self.loaded[k + 1 :])
         if stmt.buffer in later:
