@@ -33,12 +33,14 @@ VARIANTS: dict[str, dict[str, object]] = {
     "default -raster": without("raster_panel"),
     "default -stores": without("warpgroup_stores"),
     "default +carry": {"tl.carry_gemms": True},
+    "default +cluster": {"tl.cluster": 2},
+    "+cluster +carry": {"tl.cluster": 2, "tl.carry_gemms": True},
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sizes = ["4096,4096,4096", "8192,8192,8192", "8192,8192,1024", "8192,8192,512"]
+    sizes = ["4096,4096,4096", "8192,8192,8192", "4096,4096,14336", "8192,8192,1024", "8192,8192,512"]
     parser.add_argument("--sizes", nargs="*", default=sizes, help="M,N,K")
     parser.add_argument("--only", nargs="*", choices=[*VARIANTS, "cublas"])
     parser.add_argument("--nn", action="store_true", help="B is stored (K, N)")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,13 +23,20 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"persistent": True}, {"carry_gemms": True}], ids=["plain", "persistent", "carry"]
-)
+FEW = replace(arch_of("sm_90a"), num_sms=4)  # so that blocks of a small product take several tiles
+OPTIONS: dict[str, dict[str, Any]] = {
+    "a block a tile": {"persistent": False},
+    "persistent": {"persistent": True},
+    "carry": {"persistent": True, "carry_gemms": True},
+    "cluster": {"persistent": True, "cluster": 2},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("tile", [(128, 256, 256, 4), (64, 64, 128, 3)], ids=["128x256", "64x64"])
-def test_wgmmas_stay_whole(tile: tuple[int, int, int, int], options: dict[str, Any]) -> None:
+def test_wgmmas_stay_whole(tile: tuple[int, int, int, int], options: str) -> None:
     bm, bn, threads, stages = tile
     func = gemm_program(bm, bn, threads=threads, stages=stages)
-    device = lower(func, "sm_90a", CompileOptions(**options))
-    cubin = compile_cuda(lower_to_cuda(device, arch_of("sm_90a")).text, "sm_90a")
+    device = lower(func, FEW, CompileOptions(**OPTIONS[options]))
+    cubin = compile_cuda(lower_to_cuda(device, FEW).text, "sm_90a")
     assert [n.code for n in cubin.notes] == [] and cubin.spill_bytes == 0

@@ -129,3 +129,25 @@ def test_barrier_of_the_grid(policy: str) -> None:
     result = simulate(func, [a, b], policy=policy)
     assert not result.reports, result
     assert (b == np.arange(255, -1, -1)).all()
+
+
+@pytest.mark.parametrize("fault", ["", "no fence"])
+def test_a_relaxed_arrival_publishes_fenced_mbarriers(fault: str) -> None:
+    def body(tx: Any, bx: Any, rank: Any, A: Any, B: Any, amap: Any) -> None:
+        arena = Arena(2048)
+        bar = arena.view("bar", (1,), "uint64", 8)
+        with when(tx == 0):
+            dev("mbar_init", at(bar, 0), CLUSTER)
+            if not fault:
+                dev("fence_mbar_init")
+        dev("cluster_arrive", relaxed=True)
+        dev("cluster_wait")
+        with when(tx < CLUSTER):
+            dev("mbar_arrive_remote", at(bar, 0), tx)
+        dev("mbar_wait", at(bar, 0), 0)
+        T.buffer_store(B, A[bx, tx], [bx, tx])
+        cluster_sync()
+
+    result, a, b = run(body, "adv-first")
+    assert (b == a).all()
+    assert result.kinds == ({"barrier-init"} if fault else set()), result

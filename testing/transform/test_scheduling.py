@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
@@ -13,8 +14,10 @@ from tvm import sym, tirx
 
 from tilelang.analysis.register_pressure import peak_registers
 from tilelang.ir.attrs import OFFSET, RING
+from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import as_list, launches, shape_of, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
+from tilelang.sim import simulate
 from tilelang.support.options import CompileOptions
 from tilelang.transform.errors import BarrierInDivergentCode, SharedMemoryExceeded
 from tilelang.transform.pipeline import LEVELS, PIPELINE, Context, lower
@@ -349,6 +352,71 @@ def test_blocks_stay_when_persistence_is_not_legal_or_does_not_pay(case: str) ->
         func, options = b.func, {"persistent": True}
     (kernel,) = launches(after(func, "make_persistent", arch, **options))
     assert kernel.axis("blockIdx.y") is not None
+
+
+def test_pairs_of_blocks_share_loads_and_give_slots_back_to_each_other() -> None:
+    func = after(gemm_program(stages=4), "insert_sync", few(), cluster=2)
+    got = outline(func)
+    assert got.count("cluster_arrive") == got.count("cluster_wait") == 2 and got[-1] == "cluster_wait"
+    (kernel,) = launches(func)
+    ops = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) is not None]
+    shared = {op["src"].source.name: op.attrs["blocks"] for op in ops if op.name == "tma_load"}
+    assert sorted(shared.values()) == [1, 2]
+    assert [op.attrs["blocks"] for op in ops if op.name == "release"] == [2]
+    inits = [d for s in walk_list(kernel.body) if (d := DeviceOp.from_node(s)) is not None and d.name == "mbar_init"]
+    assert [int(d["count"]) for d in inits] == [1] * 4 + [2 * 8] * 4
+
+
+@pytest.mark.parametrize("policy", ["rr", "adv-first", "random"])
+def test_a_product_of_pairs_is_right_under_any_order(policy: str) -> None:
+    func = lower(gemm_program(stages=4), few(6), CompileOptions(cluster=2))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((512, 512)).astype(np.float16) for _ in range(2))
+    c = np.full((512, 512), np.nan, np.float16)
+    result = simulate(func, [a, b, c], policy=policy, blocks="sample")
+    assert not result.reports, result
+    done = ~np.isnan(c)
+    want = a.astype(np.float32) @ b.astype(np.float32)
+    assert done.any() and np.abs(c - want)[done].max() < 0.1
+
+
+@pytest.mark.parametrize("options", [{}, {"persistent": False}, {"carry_gemms": True}, {"raster_panel": 3}], ids=str)
+@pytest.mark.parametrize("size", [(300, 296, 136), (1, 8, 8)], ids=str)
+def test_products_of_any_size(size: tuple[int, int, int], options: dict[str, Any]) -> None:
+    m, n8, k8 = (tirx.Var(name, "int32") for name in ("m", "n8", "k8"))
+    shapes = {"n": (n8,), "k": (k8,), "A": (m, k8 * 8), "B": (k8 * 8, n8 * 8), "C": (m, n8 * 8)}  # n, k name the sizes
+    grid = (tirx.truncdiv(n8 * 8 + 127, 128), tirx.truncdiv(m + 127, 128))
+    with Builder(256, grid, {name: (shape, "float16") for name, shape in shapes.items()}) as b:
+        (_, _, A, B, C), (bx, by) = b.args, b.blocks
+        As, Bs, acc = b.shared("As", (128, 64)), b.shared("Bs", (64, 128)), b.fragment("acc", (128, 128))
+        b.fill(acc)
+        with b.serial(tirx.truncdiv(k8 * 8 + 63, 64), 4) as k:
+            b.copy(region(A, (by * 128, 128), (k * 64, 64)), As)
+            b.copy(region(B, (k * 64, 64), (bx * 128, 128)), Bs)
+            b.gemm(As, Bs, acc)
+        b.copy(acc, region(C, (by * 128, 128), (bx * 128, 128)))
+    func = lower(b.func, few(2), CompileOptions(**options))
+    rng, (rows, cols, depth) = np.random.default_rng(0), size
+    x, y = (rng.standard_normal(shape).astype(np.float16) for shape in ((rows, depth), (depth, cols)))
+    c = np.full((rows, cols), np.nan, np.float16)
+    sizes = [np.zeros(n // 8, np.float16) for n in (cols, depth)]
+    result = simulate(func, [*sizes, x, y, c], policy="random")
+    assert not result.reports, result
+    assert np.abs(c - x.astype(np.float32) @ y.astype(np.float32)).max(initial=0) < 0.1
+
+
+def test_blocks_with_loops_of_different_length_do_not_pair() -> None:
+    params = {"A": ((512, 512), "float16"), "B": ((512, 512), "float16"), "C": ((512, 512), "float16")}
+    with Builder(256, (4, 4), params) as b:
+        (A, B, C), (bx, by) = b.args, b.blocks
+        As, Bs, acc = b.shared("As", (128, 64)), b.shared("Bs", (64, 128)), b.fragment("acc", (128, 128))
+        b.fill(acc)
+        with b.serial(bx + by + 1, 4) as k:
+            b.copy(region(A, (bx * 128, 128), (k * 64, 64)), As)
+            b.copy(region(B, (k * 64, 64), (by * 128, 128)), Bs)
+            b.gemm(As, Bs, acc)
+        b.copy(acc, region(C, (bx * 128, 128), (by * 128, 128)))
+    assert "cluster_arrive" not in outline(after(b.func, "insert_sync", few(), cluster=2, persistent=True))
 
 
 # -- insert_sync -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 
 from tilelang.analysis.copies import bits_of
@@ -66,8 +67,16 @@ class _Walk:
             around = live | held
             for _ in range(2):  # the second pass sees what the next iteration needs
                 around = around | self.live_before(body, around) | held
-            return around - (held - live)
+            return around - (held - live) - self.overwritten(stmt)
         return frozenset().union(*(self.live_before(body, live) for body in bodies(stmt)))
+
+    def overwritten(self, loop: Any) -> frozenset[Any]:
+        """Accumulators that the loop's first iteration overwrites."""
+        if not isinstance(loop, tirx.For):
+            return frozenset()
+        ops = [TileOp.of(s) for s in bodies(loop)[0] if is_async_gemm(s)]
+        first = tirx.EQ(loop.loop_var, loop.min)
+        return frozenset(op["c"].source for op in ops if tvm_ffi.structural_equal(op["clear"], first))
 
     def gemm_operands(self, body: list[Any]) -> frozenset[Any]:
         ops = [TileOp.of(s) for s in walk_list(body) if is_async_gemm(s)]

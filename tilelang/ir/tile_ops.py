@@ -57,6 +57,7 @@ _ROWS = (
             "tma": True,  # may the copy engine be used
             "eviction_policy": "",  # "" | evict_normal | evict_first | evict_last
             "prefer": "",  # "" | tma | cp_async | sync
+            "blocks": 1,  # fact of form_clusters: blocks of a cluster that share the work of loading the tile
             "via": "",  # fact of plan_copies: "" | loop | tma_load | tma_store | cp_async | stmatrix
         },
         "dst = cast(src); out-of-range global elements read as 0 and are not stored. "
@@ -126,9 +127,10 @@ _ROWS = (
     # Level 3, written by the scheduling passes.
     TileOpRow(
         "tma_load",
-        {"src": _R, "dst": _W, "barrier": _V},
-        {"eviction_policy": ""},
-        "one thread starts the transfer; its bytes complete on the mbarrier element `barrier`",
+        {"src": _R, "dst": _W, "barrier": _V, "rank": _V},
+        {"eviction_policy": "", "blocks": 1},
+        "one thread starts the transfer; its bytes complete on the mbarrier element `barrier`. With `blocks` > 1 the "
+        "block of rank `rank` in its cluster loads its part of the tile into all of them",
     ),
     TileOpRow(
         "acquire",
@@ -139,8 +141,8 @@ _ROWS = (
     TileOpRow(
         "release",
         {"barrier": _V},
-        {"buffers": ""},
-        "one arrival a warp: this warp no longer reads `buffers`",
+        {"buffers": "", "blocks": 1},
+        "one arrival a warp, in each of `blocks` blocks of the cluster: this warp no longer reads `buffers`",
     ),
     TileOpRow(
         "wait_gemm",

@@ -33,6 +33,7 @@ class PassConfigKey(str, Enum):
     TL_CARRY_GEMMS = "tl.carry_gemms"
     TL_WARPGROUP_STORES = "tl.warpgroup_stores"
     TL_PERSISTENT = "tl.persistent"
+    TL_CLUSTER = "tl.cluster"
     TL_LONG_BLOCKS_FIRST = "tl.long_blocks_first"
     TL_WARPGROUP_TURNS = "tl.warpgroup_turns"
     TL_EARLY_WAITS = "tl.early_waits"
@@ -126,6 +127,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
     _K.TL_WARPGROUP_STORES: _Effect("warpgroup_stores"),
     _K.TL_PERSISTENT: _Effect("persistent"),
+    _K.TL_CLUSTER: _Effect("cluster", int),
     _K.TL_LONG_BLOCKS_FIRST: _Effect("long_blocks_first"),
     _K.TL_WARPGROUP_TURNS: _Effect("warpgroup_turns"),
     _K.TL_EARLY_WAITS: _Effect("early_waits"),

@@ -75,6 +75,15 @@ class SharedTile:
                 out.append(((r, c), (self.box_cols, min(TMA_BOX_MAX, self.rows - r)), at))
         return out
 
+    def part(self, count: int) -> SharedTile | None:
+        """The first of `count` equal parts of the tile that consist of boxes: neighbouring columns of boxes, else rows.
+        Parts follow each other in memory at equal steps. None when the tile cannot be cut so."""
+        if self.swizzle_bytes and self.cols // self.box_cols % count == 0 and self.rows <= TMA_BOX_MAX:
+            return SharedTile(self.rows, self.cols // count, self.bits, self.swizzle_bytes)
+        if self.cols == self.box_cols and self.rows % (8 * count) == 0 and self.rows // count <= TMA_BOX_MAX:
+            return SharedTile(self.rows // count, self.cols, self.bits, self.swizzle_bytes)
+        return None
+
     @property
     def tma_legal(self) -> bool:
         """Whether the copy engine can write these boxes. It puts none where the one before it happens to end."""

@@ -99,6 +99,8 @@ class Mbarrier:
         )
         self.cur = self.done = Clocks.nothing()  # released into this phase / into completed ones
         self.arrivals: dict[int, int] = {}  # site -> arrivals so far, for hang reports
+        self.round = -1  # of the cluster's barrier, that published it
+        self.known: set[int] = set()  # warps that have waited for that round
 
     def flip(self) -> None:
         if self.pending == 0 and self.tx == 0:
@@ -233,7 +235,11 @@ class Machine:
         if bar is None:
             return self.trap("barrier", f"use of shared address {addr:#x}, which holds no initialised mbarrier", site)
         w, clock = bar.init
-        if w != user and any(self.sh.vc[row, w] < clock for row in self.sh.rows_of(user, lanes)):
+        if (
+            w != user
+            and user not in bar.known
+            and any(self.sh.vc[row, w] < clock for row in self.sh.rows_of(user, lanes))
+        ):
             self.report("barrier-init", f"{bar} is used unsynchronised with its initialisation", site)
         if asynchronous and not bar.fenced:
             self.report("barrier-init", f"no fence between mbarrier.init and the async proxy using {bar}", site)

@@ -205,12 +205,21 @@ def bar_arrive(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any, value: 
 
 @meaning("cluster_arrive")
 def cluster_arrive(G: Gang, m: np.ndarray, site: int, relaxed: bool) -> Any:
+    """Relaxed, it still publishes mbarriers that the warp has initialised and fenced: fence.mbarrier_init releases."""
+    rnd = G.cta.named.get((0, "cluster"), {"round": 0})["round"]
+    for bar in G.cta.bars.values():
+        if bar.fenced and bar.init[0] in G.active(m):
+            bar.round = rnd if bar.round < 0 else bar.round
     yield from _barrier(G, m, site, (0, "cluster"), len(G.cta.blocks) * G.cta.nw * WARP, False, memory=not relaxed)
 
 
 @meaning("cluster_wait")
 def cluster_wait(G: Gang, m: np.ndarray, site: int) -> Any:
     yield from _barrier(G, m, site, (0, "cluster"), len(G.cta.blocks) * G.cta.nw * WARP, True, arrives=False)
+    mine = G.cta.named[0, "cluster"]["mine"]
+    for bar in G.cta.bars.values():
+        if bar.round >= 0:
+            bar.known.update(w for w in G.active(m) if mine[w] >= bar.round)
 
 
 @meaning("grid_sync")

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm import tirx
+import tvm_ffi
+from tvm import ir, tirx
 
+from tilelang.ir.attrs import CLUSTER_DIMS
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.sim.expressions import Expressions
 from tilelang.sim.machine import BASE
@@ -418,5 +420,15 @@ def _launch_of(s: Any) -> Launch:
         if s.attr_key == "thread_extent":
             tag = str(s.node.thread_tag)
             axes.append((s.node.var, tag, s.value))
+        elif s.attr_key == CLUSTER_DIMS:
+            axes += _cluster_axes(s)
         s = s.body
-    return Launch(s, axes)
+    clusters: list[Any] = []
+    tvm_ffi.structural_walk(s, (tirx.AttrStmt, lambda a: clusters.append(a) if a.attr_key == CLUSTER_DIMS else None))
+    return Launch(s, [*axes, *(axis for a in clusters for axis in _cluster_axes(a))])
+
+
+def _cluster_axes(attr: Any) -> list[tuple[Any, str, Any]]:
+    dims = str(attr.value.value).split(",") if isinstance(attr.value, ir.StringImm) else [str(int(attr.value))]
+    sizes = zip((f"clusterCtaIdx.{d}" for d in "xyz"), dims, strict=False)
+    return [(tirx.Var(tag[:-2], "int32"), tag, tirx.IntImm("int32", int(n))) for tag, n in sizes]

@@ -32,6 +32,7 @@ class CompileOptions:
     early_waits: bool = True  # gemms retire before the exponentials of a tile, not behind them
     carry_gemms: bool = False  # gemms stay in flight over the back edge of loops (0 to -1.6 %, H200, 2026-11)
     warpgroup_stores: bool | None = None  # every warpgroup stores its own rows
+    cluster: int | None = None  # blocks that share loads of persistent products: 1 or 2
     persistent: bool | None = None  # one block an SM that walks over tiles
     reuse_shared: bool = True  # buffers with disjoint lives share space
     aggressive_shared_merge: bool = False

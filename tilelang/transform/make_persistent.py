@@ -31,6 +31,7 @@ from tilelang.ir.attrs import BARRIER_SCOPE, DEVICE_OP_PREFIX, EXTENT, GLOBAL, R
 from tilelang.ir.device_ops import DEVICE_OPS
 from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels, rebuild, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
+from tilelang.transform.form_clusters import BLOCKS, pair_blocks
 from tilelang.transform.plan_stages import shared_bytes, stages_that_fit
 from tilelang.transform.rasterize_blocks import length_order, panel_order
 from tilelang.transform.specialize_warps import plan_roles
@@ -70,6 +71,12 @@ def make_persistent(func: Any, ctx: Any) -> Any:
     alone = plan_roles(found[0], ctx.arch).consumer_regs > 0  # its registers fill an SM
     if ctx.options.persistent is None and not alone and 2 * shared_bytes(func, ctx) <= ctx.arch.smem_bytes_per_sm:
         return func  # several blocks share an SM and hide each other's epilogues
+    if any(
+        (op := TileOp.from_stmt(s)) and op.name == "copy" and op.attrs["blocks"] > 1
+        for k in launches(new)
+        for s in walk_list(k.body)
+    ):
+        ctx.notes.append("pairs of blocks load their common tiles together (tl.cluster=1: each by itself)")
     ctx.notes.append(f"{ctx.arch.num_sms} persistent blocks walk over the tiles (tl.persistent=False: a block a tile)")
     return new
 
@@ -158,24 +165,42 @@ def _loop_over_tiles(kernel: Kernel, ctx: Any) -> Kernel:
     ops = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) is not None]
     order = next((op for op in ops if op.name in _ORDERS), None)
     body = rebuild(kernel.body, lambda s: None if (op := TileOp.from_stmt(s)) and op.name in _ORDERS else s)
-    allocs = [s for s in body if _outlives(s)]
-    rest = [s for s in body if not _outlives(s)]
-    tiles = _count(kernel)
-    count = const_int(tiles)
-    sms = tirx.const(ctx.arch.num_sms, "int32")
-    blocks = tirx.const(min(count, ctx.arch.num_sms), "int32") if count is not None else tirx.min(sms, tiles)
+    kernel = kernel.with_body(body)
+    pair = _pair(kernel, order, ctx)
+    shared, kernel = pair or ("", kernel)
+    group = BLOCKS if pair else 1  # blocks that take neighbouring tiles, as one
+    allocs = [s for s in kernel.body if _outlives(s)]
+    rest = [s for s in kernel.body if not _outlives(s)]
+    extents = {tag: kernel.extent(tag) for tag in _AXES}
+    if pair:
+        extents[shared] = tirx.const(int(extents[shared]) // group, "int32")
+    tiles: Any = tirx.const(1, "int32")
+    for n in extents.values():
+        tiles = tiles * n
+    count, most = const_int(tiles), ctx.arch.num_sms // group
+    takers = tirx.const(min(count, most), "int32") if count is not None else tirx.min(tirx.const(most, "int32"), tiles)
     block, wave, tile = (tirx.Var(name, "int32") for name in ("block", "wave", "tile"))
-    place = _snake(block, wave, blocks) if order is not None and order.name == "order_blocks" else block
-    last = substitute(place, {wave: tirx.truncdiv(tiles, blocks)})
-    values = _places(kernel, order, tile)
+    taker = tirx.truncdiv(block, tirx.const(group, "int32")) if pair else block
+    place = _snake(taker, wave, takers) if order is not None and order.name == "order_blocks" else taker
+    last = substitute(place, {wave: tirx.truncdiv(tiles, takers)})
+    values = _places(kernel, extents, order, tile, shared)
+    if pair:
+        values[shared] = values[shared] * group + tirx.truncmod(block, tirx.const(group, "int32"))
     named = [(kernel.axis(tag), values[tag], kernel.extent(tag)) for tag in _AXES if kernel.axis(tag) is not None]
     inner = as_stmt(rest)
     for var, _, extent in named:
         inner = tirx.AttrStmt(var, EXTENT, extent, inner)
-    binds = [tirx.Bind(tile, place + wave * blocks), *(tirx.Bind(var, value) for var, value, _ in named)]
-    waves = tirx.truncdiv(tiles - 1 - last, blocks) + 1
+    binds = [tirx.Bind(tile, place + wave * takers), *(tirx.Bind(var, value) for var, value, _ in named)]
+    waves = tirx.truncdiv(tiles - 1 - last, takers) + 1
     loop = tirx.For(wave, tirx.const(0, "int32"), waves, tirx.ForKind.SERIAL, as_stmt([*binds, inner]))
-    return _with_grid(kernel, block, blocks).with_body([*allocs, loop])
+    return _with_grid(kernel, block, takers * group).with_body([*allocs, loop])
+
+
+def _pair(kernel: Kernel, order: TileOp | None, ctx: Any) -> tuple[str, Kernel] | None:
+    """The block index along which two blocks form a cluster, and the launch with its shared loads marked."""
+    if ctx.options.cluster != BLOCKS or not ctx.arch.cluster or (order is not None and order.name == "order_blocks"):
+        return None
+    return pair_blocks(kernel)
 
 
 def _load_ahead(kernel: Kernel) -> Kernel:
@@ -205,15 +230,16 @@ def _snake(block: Any, wave: Any, blocks: Any) -> Any:
     return tirx.Select(odd, blocks - 1 - block, block)
 
 
-def _places(kernel: Kernel, order: TileOp | None, tile: Any) -> dict[str, Any]:
-    """The block indices of a tile."""
-    extents = {tag: kernel.extent(tag) for tag in _AXES}
+def _places(kernel: Kernel, extents: dict[str, Any], order: TileOp | None, tile: Any, paired: str) -> dict[str, Any]:
+    """The block indices of a tile of the grid `extents`, whose index `paired` counts pairs of blocks."""
     if order is not None and order.name == "order_blocks":
         return length_order(tile, {tag: n for tag, n in extents.items() if kernel.axis(tag) is not None}, order)
     nx, ny = extents["blockIdx.x"], extents["blockIdx.y"]
     inside = tirx.truncmod(tile, nx * ny) if kernel.axis("blockIdx.z") is not None else tile
     if order is not None and order.attrs["panel"] > 0 and kernel.axis("blockIdx.y") is not None:
-        x, y = panel_order(inside, nx, ny, order.attrs["panel"], order.attrs["order"])
+        along = "blockIdx.x" if order.attrs["order"] == "column" else "blockIdx.y"
+        panel = max(1, order.attrs["panel"] // (BLOCKS if paired == along else 1))
+        x, y = panel_order(inside, nx, ny, panel, order.attrs["order"])
     else:
         x, y = tirx.truncmod(inside, nx), tirx.truncdiv(inside, nx)
     return dict(zip(_AXES, (x, y, tirx.truncdiv(tile, nx * ny)), strict=True))

@@ -31,7 +31,7 @@ from tilelang.analysis.copies import bits_of
 from tilelang.analysis.loads import reads_without_load
 from tilelang.analysis.register_pressure import peak_registers
 from tilelang.analysis.replay import heads, variables_in
-from tilelang.ir.attrs import BARRIER_SCOPE, MIN_BLOCKS, NUM_STAGES, RING, ROLE, TILE_STAGES, VAR
+from tilelang.ir.attrs import BARRIER_SCOPE, CLUSTER_DIMS, MIN_BLOCKS, NUM_STAGES, RING, ROLE, TILE_STAGES, VAR
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import (
     Kernel,
@@ -80,6 +80,7 @@ class _Ring:
     repeats: bool  # slots are used again
     full: Any
     empty: Any
+    blocks: int = 1  # blocks of a cluster whose loads it takes
     cursors: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # role -> (stage, phase)
 
     @property
@@ -153,6 +154,9 @@ class _Specializer:
             stage, _ = ring.cursor("consumer")
             consumer = [read_version(s, {b: self.versions[b] for b in ring.buffers}, stage) for s in consumer]
         body = [*self.allocations(allocs), *self.prologue(), self.split(producer, consumer)]
+        if self.blocks > 1:  # no block ends while another may still write to it
+            dims = ir.StringImm(f"{self.blocks},1,1")
+            body = [tirx.AttrStmt(tirx.const(0, "int32"), CLUSTER_DIMS, dims, as_stmt([*body, *self.meet()]))]
         if self.roles.producer_regs:
             body = [tirx.AttrStmt(tirx.const(0, "int32"), MIN_BLOCKS, tirx.const(1, "int32"), as_stmt(body))]
         return self.kernel.with_threads(self.roles.threads).with_body(body)
@@ -190,6 +194,7 @@ class _Specializer:
             home = next(s for s in stmts if _is_load(s))
             visit = _Visit(self.rings[key], [stmts[i] for i in part], readers[0], readers[-1])
             self.visits.setdefault(home, []).append(visit)
+            visit.ring.blocks = max([visit.ring.blocks, *(TileOp.of(s).attrs["blocks"] for s in visit.loads)])
 
     def make_ring(self, buffers: tuple[Any, ...], stages: int, repeats: bool) -> _Ring:
         name = buffers[0].name
@@ -238,9 +243,16 @@ class _Specializer:
         for s in visit.loads:
             op = TileOp.of(s)
             dst = versioned_region(op["dst"], self.versions, stage)
-            operands = {"src": op["src"], "dst": dst, "barrier": ring.full[stage]}
-            out.append(make_tile_op("tma_load", operands, {"eviction_policy": op.attrs["eviction_policy"]}, op.span))
+            operands = {"src": op["src"], "dst": dst, "barrier": ring.full[stage], "rank": self.rank(op)}
+            kept = {name: op.attrs[name] for name in ("eviction_policy", "blocks")}
+            out.append(make_tile_op("tma_load", operands, kept, op.span))
         return out + ring.advance("producer")
+
+    def rank(self, load: TileOp) -> Any:
+        """Rank of the block in its cluster, where blocks share a load: clusters lie along x."""
+        blocks = load.attrs["blocks"]
+        zero = tirx.const(0, "int32")
+        return tirx.truncmod(self.kernel.axis("blockIdx.x"), tirx.const(blocks, "int32")) if blocks > 1 else zero
 
     def consume(self, stmts: list[Any]) -> list[Any]:
         """The list without its loads, and with the acquires and releases of their slots.
@@ -267,7 +279,8 @@ class _Specializer:
             for visit in [v for v in visits if v.last == i and v.ring.repeats]:
                 stage, _ = visit.ring.cursor("consumer")
                 operands = {"barrier": visit.ring.empty[stage]}
-                out.append(make_tile_op("release", operands, {"buffers": visit.ring.names}, stmt.span))
+                attrs = {"buffers": visit.ring.names, "blocks": visit.ring.blocks}
+                out.append(make_tile_op("release", operands, attrs, stmt.span))
                 passed.append(visit.ring)
         return out + [s for ring in passed for s in ring.advance("consumer")]
 
@@ -282,11 +295,12 @@ class _Specializer:
         return out + [tirx.AllocBuffer(array) for array, _ in self.barriers()]
 
     def barriers(self) -> list[tuple[Any, int]]:
-        """The mbarrier arrays with their arrive counts: the producer's one, one a consumer warp."""
+        """The mbarrier arrays with their arrive counts: the producer's one, one a consumer warp of all blocks that a
+        load of the ring reaches."""
         warps = self.roles.consumer_threads // WARP
         out = []
         for ring in self.rings.values():
-            out += [(ring.full, 1), (ring.empty, warps)] if ring.repeats else [(ring.full, 1)]
+            out += [(ring.full, 1), (ring.empty, warps * ring.blocks)] if ring.repeats else [(ring.full, 1)]
         return out
 
     def prologue(self) -> list[Any]:
@@ -300,8 +314,17 @@ class _Specializer:
         first = tirx.EQ(thread, tirx.const(0, "int32"))
         return [
             tirx.IfThenElse(first, as_stmt([*inits, device_op("fence_mbar_init")]), None),
-            device_op("sync_threads"),
+            *(self.meet() if self.blocks > 1 else [device_op("sync_threads")]),
         ]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a cluster."""
+        return max(ring.blocks for ring in self.rings.values())
+
+    def meet(self) -> list[Any]:
+        """All threads of the cluster wait for each other; fences and mbarriers order their memory."""
+        return [device_op("syncwarp"), device_op("cluster_arrive", relaxed=True), device_op("cluster_wait")]
 
     def split(self, producer: list[Any], consumer: list[Any]) -> Any:
         thread, roles = self.kernel.axis("threadIdx.x"), self.roles

@@ -66,8 +66,11 @@ def lower_tma_load(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]
     bar = tirx.address_of(op["barrier"])
     hint = POLICIES.get(op.attrs["eviction_policy"], "")
     tail, statics = ([device_op(hint)], {"hint": True}) if hint else ([], {})
+    blocks = int(op.attrs.get("blocks", 1))
+    if blocks > 1:
+        tail, statics = [tirx.const((1 << blocks) - 1, "uint16"), *tail], {**statics, "multicast": True}
     out = []
-    for box, at, coords in _transfers(op, "src", "dst", ctx):
+    for box, at, coords in _transfers(op, "src", "dst", ctx, blocks):
         tmap = maps.get(op["src"].source, box.extents, box.swizzle)
         out.append(device_op(f"tma_load_{len(coords)}d", at, tmap, bar, *coords, *tail, span=op.span, **statics))
     return out
@@ -113,21 +116,32 @@ class _Box:
     swizzle: int  # bytes; 0 = none
 
 
-def _transfers(op: TileOp, outer: str, inner: str, ctx: LowerContext) -> list[tuple[_Box, Any, list[Any]]]:
-    """(box, shared address, coordinates) of every transfer."""
+def _transfers(
+    op: TileOp, outer: str, inner: str, ctx: LowerContext, blocks: int = 1
+) -> list[tuple[_Box, Any, list[Any]]]:
+    """(box, shared address, coordinates) of every transfer; of the part of block `rank` where `blocks` share them."""
     tensor, held = op[outer], op[inner]
     bits = bits_of(tensor.source)
     tile = _tile(op, held, ctx, bits)
     flat, base = ctx.shared[held.source], ctx.tile_offset(held)
     rank = len(tensor.region)
     row_dim, _ = rows_and_columns(tensor)
+    part, (row, col) = tile, (0, 0)
+    if blocks > 1:
+        part = tile.part(blocks)
+        assert part is not None
+        base = base + op["rank"] * (tile.rows * tile.cols // blocks)
+        row, col = (
+            (op["rank"] * part.rows if part.rows < tile.rows else 0),
+            (op["rank"] * part.cols if part.cols < tile.cols else 0),
+        )
     out = []
-    for (r, c), (box_cols, box_rows), byte in tile.boxes:
+    for (r, c), (box_cols, box_rows), byte in part.boxes:
         extents = [1] * rank
         coords = [range_.min for range_ in tensor.region]
-        extents[-1], coords[-1] = box_cols, coords[-1] + c
+        extents[-1], coords[-1] = box_cols, coords[-1] + c + col
         if row_dim is not None:
-            extents[row_dim], coords[row_dim] = box_rows, coords[row_dim] + r
+            extents[row_dim], coords[row_dim] = box_rows, coords[row_dim] + r + row
         at = tirx.address_of(flat[base + byte * 8 // bits])
         swizzle = tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
         out.append((_Box(tuple(reversed(extents)), swizzle), at, list(reversed(coords))))

@@ -2,9 +2,8 @@
 """copy(fragment, shared, via=stmatrix): four 8x8 matrices of 16-bit elements an instruction.
 
 Lane 8q + i of a warp points at row i of matrix q, which is what thread 4i of the warp holds in register q (PTX ISA
-9.7.14.5.16). The
-address is read off the fragment's own layout, so any layout whose registers form such matrices works; any other
-falls back to a plain loop over the registers.
+9.7.14.5.16). The address is read off the fragment's own layout, so any layout whose registers form such matrices works;
+any other falls back to a plain loop over the registers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tilelang.transform.expand_elementwise import parallel_nest
 from tilelang.transform.lower.context import LowerContext
 from tilelang.transform.lower.parallel import lower_parallel
 
-__all__ = ["lower_matrix_store"]
+__all__ = ["GROUP", "WARP", "constant_change", "lane_element", "lower_matrix_store"]
 
 WARP = 32
 ROW = 8  # elements of a matrix row: 16 bytes
@@ -39,21 +38,42 @@ def lower_matrix_store(op: TileOp, ctx: LowerContext) -> list[Any]:
     count = fragment.span("reg")
     if count % GROUP or not _is_matrices(fragment, count) or shared_tile_of(layout, bits_of(dst)) is None:
         return [_loop(op, ctx)]
-    lane, warp = (
-        tirx.truncmod(ctx.thread, tirx.const(WARP, "int32")),
-        tirx.truncdiv(ctx.thread, tirx.const(WARP, "int32")),
-    )
-    holder, matrix = tirx.Var("holder", "int32"), tirx.Var("matrix", "int32")
-    out: list[Any] = [
-        tirx.Bind(holder, warp * WARP + tirx.truncmod(lane, tirx.const(8, "int32")) * 4),
-        tirx.Bind(matrix, tirx.truncdiv(lane, tirx.const(8, "int32")) * 2),
-    ]
-    for first in range(0, count, GROUP):
-        (row, col), _ = fragment.locate(bounds=False, thread=holder, reg=matrix + first)
-        at = tirx.address_of(ctx.shared[dst][ctx.shared_index(dst, [row, col])])
+    at = [_address(ctx.thread, first, fragment, layout) for first in range(0, count, GROUP)]
+    every = np.arange(1 + int(fragment.arrays["thread"].max()))
+    known = [_address(every, first, fragment, layout) for first in range(0, count, GROUP)]
+    lane = tirx.Var("lane", "int32")
+    out: list[Any] = [tirx.Bind(lane, at[0])]
+    for n, first in enumerate(range(0, count, GROUP)):
+        change = constant_change(known[n], known[0])
+        element = at[n] if change is None else lane ^ change if change else lane
+        pointer = tirx.address_of(ctx.shared[dst][element])
         regs = tirx.address_of(ctx.registers[src][first])
-        out.append(device_op("stmatrix_x4", at, regs, span=op.span))
+        out.append(device_op("stmatrix_x4", pointer, regs, span=op.span))
     return out
+
+
+def constant_change(here: np.ndarray, there: np.ndarray) -> int | None:
+    """The constant c with `here == there ^ c` for every lane, if there is one. The swizzle is linear over GF(2), so it
+    exists wherever the step between two stores touches bits that lanes leave 0."""
+    change = np.unique(here ^ there)
+    return int(change[0]) if len(change) == 1 else None
+
+
+def lane_element(thread: Any, first: int, fragment: Any) -> tuple[Any, Any]:
+    """(row, column) that `thread` (an expression or an array) points at when registers first.. are stored."""
+    if isinstance(thread, np.ndarray):
+        lane, warp = thread % WARP, thread // WARP
+        holder, matrix = warp * WARP + lane % 8 * 4, lane // 8 * 2
+    else:
+        lane, warp = (f(thread, tirx.const(WARP, "int32")) for f in (tirx.truncmod, tirx.truncdiv))
+        holder = warp * WARP + tirx.truncmod(lane, tirx.const(8, "int32")) * 4
+        matrix = tirx.truncdiv(lane, tirx.const(8, "int32")) * 2
+    (row, col), _ = fragment.locate(bounds=False, thread=holder, reg=matrix + first)
+    return row, col
+
+
+def _address(thread: Any, first: int, fragment: Any, layout: Any) -> Any:
+    return layout.apply(*lane_element(thread, first, fragment))["addr"]
 
 
 def _is_matrices(fragment: Any, count: int) -> bool:

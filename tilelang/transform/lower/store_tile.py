@@ -27,7 +27,7 @@ from tilelang.target.operands import WARPGROUP
 from tilelang.transform.group_barriers import WARPGROUP_BARRIER
 from tilelang.transform.lower.bulk_copy import TensorMaps, rows_and_columns
 from tilelang.transform.lower.context import LowerContext, LoweringError
-from tilelang.transform.lower.matrix_store import GROUP, WARP
+from tilelang.transform.lower.matrix_store import GROUP, constant_change, lane_element
 
 __all__ = ["lower_store_tile"]
 
@@ -83,15 +83,9 @@ class _Store:
 
     def lanes(self, thread: Any, reg: int) -> tuple[Any, Any]:
         """(row, column) that a thread of a warpgroup points at when registers reg.. are stored."""
-        lane = thread % WARP if isinstance(thread, np.ndarray) else tirx.truncmod(thread, tirx.const(WARP, "int32"))
-        if isinstance(thread, np.ndarray):
-            holder, matrix = thread // WARP * WARP + lane % 8 * 4, lane // 8 * 2
-        else:
-            warp = tirx.truncdiv(tirx.truncmod(thread, tirx.const(WARPGROUP, "int32")), tirx.const(WARP, "int32"))
-            holder = warp * WARP + tirx.truncmod(lane, tirx.const(8, "int32")) * 4
-            matrix = tirx.truncdiv(lane, tirx.const(8, "int32")) * 2
-        (row, col), _ = self.ctx.layout(self.op["src"].source).locate(bounds=False, thread=holder, reg=matrix + reg)
-        return row, col
+        if not isinstance(thread, np.ndarray):
+            thread = tirx.truncmod(thread, tirx.const(WARPGROUP, "int32"))
+        return lane_element(thread, reg, self.ctx.layout(self.op["src"].source))
 
     def address(self, thread: Any, reg: int) -> Any:
         """Element of a slot that a thread points at."""
@@ -103,10 +97,8 @@ class _Store:
 
     def matrix(self, base: Any, lane: Any, reg: int) -> Any:
         every = np.arange(WARPGROUP)
-        change = np.unique(self.address(every, reg) ^ self.address(every, 0))
-        at = lane ^ int(change[0]) if len(change) == 1 and change[0] else lane if len(change) == 1 else None
-        if at is None:
-            at = self.address(self.ctx.thread, reg)
+        change = constant_change(self.address(every, reg), self.address(every, 0))
+        at = self.address(self.ctx.thread, reg) if change is None else lane ^ change if change else lane
         pointer = tirx.address_of(self.ctx.shared[self.stage][base + at])
         regs = tirx.address_of(self.ctx.registers[self.op["src"].source][reg])
         return device_op("stmatrix_x4", pointer, regs, span=self.op.span)
