@@ -33,7 +33,8 @@ def judged(program: FuzzProgram) -> tuple[str, str]:
 def kind(what: str, text: str) -> str:
     """What failures have in common when one is the smaller form of the other."""
     first = text.split("\n")[0].split("[")[0]
-    line = "" if what == "agrees" else re.sub(r"<fuzz \d+>:\d+: |\(.*|0x\w+|-?\d+\.?\d*", "", first)
+    line = "" if what == "agrees" else text.split("\n")[0]
+    line = re.sub(r"<fuzz \d+>:\d+: |(\w+\[|0x).*|-?\d+\.?\d*", "", line)
     return f"{what}: {line}"[:90]
 
 

@@ -7,7 +7,7 @@ import linecache
 from typing import Any
 
 import numpy as np
-from fuzz_program import FuzzProgram
+from fuzz_program import NUMPY, FuzzProgram
 
 from tilelang.codegen.cpu import build_cpu
 from tilelang.ir.spec import verify
@@ -72,3 +72,23 @@ def outcome(program: FuzzProgram, verified: bool = True) -> tuple[str, str]:
     except UserError as error:
         return "refused", error.render()
     return ("differs", wrong) if wrong else ("agrees", "")
+
+
+def run_text(text: str, arch: str = "sm_90a", policies: tuple[str, ...] = ("rr", "random")) -> str:
+    """A program's text on random integers, the device against the cpu target; "" when nothing is wrong."""
+    func = trace(text)
+    rng = np.random.default_rng(0)
+    types = [(tuple(int(n) for n in p.ty.shape), NUMPY[str(p.ty.dtype.dtype)]) for p in func.params]
+    given = [rng.integers(-3, 4, shape).astype(dtype) for shape, dtype in types]
+    want = [x.copy() for x in given]
+    build_cpu(func, poison=True)(*want)
+    program = Program(lower(func, ARCHS[arch]))
+    for policy in policies:
+        got = [x.copy() for x in given]
+        reports, _ = program.run(got, policy=policy)
+        if reports:
+            return "\n".join(map(str, reports))
+        for p, a, b in zip(func.params, got, want):
+            if not np.array_equal(a.view(f"u{a.itemsize}"), b.view(f"u{b.itemsize}")):
+                return f"{p.name} differs under {policy}"
+    return ""

@@ -102,8 +102,8 @@ _ROWS = (
         "any_row",
         {"src": _R, "dst": _W},
         {},
-        "dst (a scalar of the thread) = 1 if an element of src that a lane of the warp holds is not 0, else 0: the same "
-        "in a warp, not in a block",
+        "dst (a scalar of the thread) = 1 if an element of src that a lane of the warp holds is not 0, else 0: the "
+        "same in a warp, not in a block",
     ),
     TileOpRow(
         "cumulate",

@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tvm import tirx
+from tvm import ir, tirx
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.language.views import view
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import DType, as_dtype
 from tilelang.tir_builder.macro import Macro
 from tilelang.tir_builder.prim_func import caller_locals, trace_prim_func
 from tilelang.tir_builder.specs import Ref, TensorSpec, as_shape, symbol
+from tilelang.tir_builder.values import is_buffer
 
 __all__ = [
     "Buffer",
@@ -65,11 +67,14 @@ class _TensorKind:
         self.scope = scope
         self.__doc__ = doc
 
-    def __call__(self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None) -> TensorSpec:
-        if data is not None:
-            raise errors.NotSupported(
-                what="data= of a tensor annotation", instead="annotate the parameter, or use T.view"
-            )
+    def __call__(self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None) -> Any:
+        if data is not None:  # `T.Tensor(shape, dtype, A.data)` in a kernel: A's memory in another shape
+            base = data.args[0] if isinstance(data, ir.Call) and data.args and is_buffer(data.args[0]) else None
+            if base is None:
+                raise errors.NotSupported(
+                    what=f"data={data} of a tensor", instead="give the data of a tensor: T.Tensor(shape, dtype, A.data)"
+                )
+            return view(base, as_shape(shape), dtype)
         return TensorSpec(as_shape(shape), as_dtype(dtype), None, scope or self.scope)
 
     def __getitem__(self, key: Any) -> TensorSpec:

@@ -40,6 +40,9 @@ POLICIES = {
     "random": Policy("random", "random", poison=True, preempt=True),
     "adv-first": Policy("first", "lifo", poison=True),
     "adv-last": Policy("last", "lifo", poison=True),
+    # One role far ahead of asynchronous work that is no obstacle: what waits for too much hangs.
+    "eager-first": Policy("first", "eager", preempt=True),
+    "eager-last": Policy("last", "eager", preempt=True),
 }
 
 

@@ -120,6 +120,8 @@ def wgmma(
     acc, count = np_dtype(acc_dtype), n // 2 * np_dtype(acc_dtype).itemsize
     result = register_slice(G, d, count, m, site)
     source = register_slice(G, a, 16, m, site) if isinstance(a, Pointer) else None
+    if not G.fences:  # PTX ISA 9.7.15.7.1: in front of the first wgmma of a warpgroup, whoever wrote its registers
+        G.report("wgmma-fence", "no wgmma_fence before the first wgmma", site)
     for buf in {id(x[0]): x[0] for x in (result, source) if x is not None}.values():
         if buf.touched == G.fences:
             G.report(

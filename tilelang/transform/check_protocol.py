@@ -255,7 +255,7 @@ def _ops_below(stmt: Any) -> Iterator[tuple[DeviceOp, bool]]:
 def _array(address: Any) -> Any | None:
     """The buffer of `address_of(buffer[i])`."""
     load = address.args[0] if isinstance(address, ir.Call) and address.args else None
-    return load.source if isinstance(load, ir.TensorLoad) else None
+    return getattr(load, "source", None)
 
 
 def _name(array: Any) -> str:

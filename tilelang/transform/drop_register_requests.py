@@ -33,7 +33,9 @@ def _drop(kernel: Kernel, arch: Arch, notes: list[str]) -> Kernel:
     share = arch.regs_per_sm // threads // 8 * 8
     if not asked or share < max(asked):
         return kernel
-    notes.append(f"{kernel.threads} threads have {share} registers each: set_max_nreg has nothing to add and is dropped")
+    notes.append(
+        f"{kernel.threads} threads have {share} registers each: set_max_nreg has nothing to add and is dropped"
+    )
     return kernel.with_body(rebuild(kernel.body, lambda s: None if _request(s) is not None else s))
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "OutOfBarriers",
     "RegisterBudget",
     "SharedMemoryExceeded",
+    "SubByteStorage",
     "UnsupportedOperand",
 ]
 
@@ -70,3 +71,9 @@ class ExpectedBytes(UserError):
     code = "TL5011"
     message = "{barrier} is told to expect {expected} bytes, but its transfers bring {arithmetic}: {brought} bytes"
     help = "announce the bytes of all transfers that complete on the barrier in this phase"
+
+
+class SubByteStorage(UserError):
+    code = "TL5012"
+    message = "{buffer} has {bits}-bit elements of type {dtype}, which devices cannot address one by one"
+    help = "pack two elements in a byte: declare it uint8 with half the columns, and shift and mask in the kernel"

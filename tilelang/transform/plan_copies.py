@@ -25,7 +25,7 @@ from tilelang.analysis.effects import written_in
 from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.analysis.manual import by_hand
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, NUM_STAGES, SHARED_DYN, SHARED_SCOPES
-from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, walk_list, with_bodies, with_unique_names
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch
@@ -58,7 +58,7 @@ class _Planner:
         self.tma = self.arch.tma and self.options.tma
         self.obstacles = self.find_loads()
         body = self.plan(self.kernel.body, pipelined=False)
-        return self.kernel.with_body([*self.staging, *body])
+        return self.kernel.with_body(with_unique_names([*self.staging, *body]))
 
     def find_loads(self) -> dict[Any, str | None]:
         """For every copy from global to shared memory: why it is not a TMA load by the producer, or None."""

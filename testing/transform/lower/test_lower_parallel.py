@@ -14,6 +14,7 @@ from tvm import tirx
 from tilelang.ir import attrs
 from tilelang.layout import SharedTile, Table, recover, row_major, spread
 from tilelang.layout import operands as hw
+from tilelang.target.arch import ARCHS
 from tilelang.transform.lower.context import LowerContext, LoweringError, UnsupportedTileOp
 from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.scalar import lower_scalar
@@ -34,7 +35,7 @@ def context(threads: int, fragments: dict[Any, Any], shared: dict[Any, Any]) -> 
         size = -(-lay.span("addr") // 1024) * 1024
         flat[b] = buffer(f"{b.name}_s", (versions * size,), b.ty.dtype.dtype, "shared.dyn")
     thread = tirx.Var("tx", "int32")
-    ctx = LowerContext(None, thread, threads, {**fragments, **shared}, registers, flat, barrier)
+    ctx = LowerContext(ARCHS["sm_90a"], thread, threads, {**fragments, **shared}, registers, flat, barrier)
     ctx.within(thread, tirx.const(threads, "int32"))
     return ctx
 

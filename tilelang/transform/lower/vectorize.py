@@ -124,10 +124,11 @@ class Plan:
         if lanes < store.chunk:  # casts in shorter vectors than the store
             narrow = _temp(f"{temp.name}c", self.width, dtype)
             out.append(tirx.AllocBuffer(narrow))
+            computed = [make(const(0))(g) for g in store.guards]  # else there is nothing to cast
             for start in range(0, self.width, lanes):
                 v = tirx.Var("v", "int32")
                 cast = tirx.BufferStore(narrow, tirx.Cast(dtype, temp[v + start]), [v + start])
-                out.append(tirx.For(v, const(0), const(lanes), tirx.ForKind.VECTORIZED, cast))
+                out.append(guarded(computed, tirx.For(v, const(0), const(lanes), tirx.ForKind.VECTORIZED, cast)))
             temp = narrow
 
         def body(translator: Translator, lane: Any, start: int) -> tuple[Stmt, list[Expr]]:
