@@ -285,12 +285,13 @@ def pack_f16x2(G: Gang, m: np.ndarray, site: int, lo: Any, hi: Any) -> Any:
 
 
 def _pack8(name: str, dtype: str) -> None:
+    top = float(ml_dtypes.finfo(np_dtype(dtype)).max)  # cvt.satfinite
+
     @meaning(name)
     def run(G: Gang, m: np.ndarray, site: int, **x: Any) -> Any:
-        parts = [
-            np.asarray(cast(_f32(x[f"x{i}"]), np_dtype(dtype))).view(np.uint8).astype(np.uint32) << np.uint32(8 * i)
-            for i in range(4)
-        ]
+        values = [np.clip(_f32(x[f"x{i}"]), -top, top) for i in range(4)]
+        codes = [np.asarray(cast(v, np_dtype(dtype))).view(np.uint8).astype(np.uint32) for v in values]
+        parts = [code << np.uint32(8 * i) for i, code in enumerate(codes)]
         return parts[0] | parts[1] | parts[2] | parts[3]
 
 
