@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy as np
 import pytest
 from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
@@ -17,6 +18,7 @@ from tilelang.ir.attrs import OFFSET, RING
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import as_list, launches, shape_of, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
+from tilelang.sim import simulate
 from tilelang.sim import simulate
 from tilelang.support.options import CompileOptions
 from tilelang.transform.errors import BarrierInDivergentCode, SharedMemoryExceeded
@@ -574,3 +576,24 @@ def test_versions_of_a_tile_start_where_the_copy_engine_may_put_them() -> None:
     found = allocs(after(b.func, "plan_arena"))
     assert buffer_bytes(found["S"]) == 3 * 5 * 1024  # 35 * 128 bytes, to where the swizzle begins anew
     assert buffer_bytes(found["T"]) == 3 * 640  # 35 * 16 bytes, to whole 128
+
+
+def test_copies_by_cp_async_are_published_to_wgmma() -> None:
+    """The rows of A are no multiple of 16 bytes, so nothing goes by TMA; wgmma reads what cp.async wrote."""
+    params = {"A": ((64, 60), "float16"), "B": ((60, 60), "float16"), "C": ((64, 60), "float32")}
+    with Builder(128, (1,), params) as b:
+        A, B, C = b.args
+        As, Bs, acc = b.shared("As", (64, 32)), b.shared("Bs", (32, 64)), b.fragment("acc", (64, 64))
+        b.fill(acc)
+        with b.serial(2, 2) as k:
+            b.copy(region(A, (0, 64), (k * 32, 32)), As)
+            b.copy(region(B, (k * 32, 32), (0, 64)), Bs)
+            b.gemm(As, Bs, acc)
+        b.copy(acc, region(C, (0, 64), (0, 64)))
+    func = lower(b.func, SM90)
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape).astype(np.float16) for shape in ((64, 60), (60, 60)))
+    out = np.full((64, 60), np.nan, np.float32)
+    result = simulate(func, [x, y, out])
+    assert not result.reports
+    assert np.allclose(out, x.astype(np.float32) @ y.astype(np.float32), atol=1e-2)

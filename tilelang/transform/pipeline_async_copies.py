@@ -18,7 +18,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tilelang.analysis.effects import touches
+from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.loads import load_sites, run_ahead_obstacle
 from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, RING
 from tilelang.ir.device_ops import device_op
@@ -32,6 +32,7 @@ from tilelang.ir.stmts import (
     map_kernels,
     rebuild,
     shape_of,
+    walk_list,
     with_bodies,
 )
 from tilelang.ir.tile_ops import make_tile_op
@@ -101,8 +102,11 @@ class _Pipeliner:
         for s in range(stages - 1):
             head += [fetch(tirx.const(s, "int32"), tirx.const(s, "int32")), device_op("cp_async_commit")]
         ahead = step + (stages - 1)
+        # wgmma reads through the async proxy: every thread publishes what its own copies wrote
+        fence = [device_op("fence_proxy_async")] if any(is_async_gemm(s) for s in walk_list(rest)) else []
         inside = [
             device_op("cp_async_wait", pending=stages - 2),
+            *fence,
             make_tile_op("sync_threads", {}, {}, loop.span),
             fetch(ahead, tirx.floormod(ahead, count)),
             device_op("cp_async_commit"),
