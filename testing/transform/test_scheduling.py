@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy as np
 import pytest
 from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
@@ -18,7 +17,6 @@ from tilelang.ir.attrs import OFFSET, RING
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import as_list, launches, shape_of, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
-from tilelang.sim import simulate
 from tilelang.sim import simulate
 from tilelang.support.options import CompileOptions
 from tilelang.transform.errors import BarrierInDivergentCode, SharedMemoryExceeded
