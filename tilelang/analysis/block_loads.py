@@ -11,8 +11,8 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
-from tilelang.ir.attrs import GLOBAL, NUM_STAGES, SHARED_SCOPES
-from tilelang.ir.stmts import Kernel, const_int, walk_list
+from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
+from tilelang.ir.stmts import Kernel, const_int, pipeline_stages, walk_list
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["bind_values", "depends_on", "loaded_bytes", "pipelined_loops"]
@@ -37,7 +37,7 @@ def depends_on(expr: Any, var: Any, values: dict[Any, Any]) -> bool:
 
 def pipelined_loops(kernel: Kernel) -> list[Any]:
     """The loops with stages."""
-    return [s for s in walk_list(kernel.body) if isinstance(s, tirx.For) and int(s.annotations.get(NUM_STAGES, 0)) > 0]
+    return [s for s in walk_list(kernel.body) if pipeline_stages(s) > 0]
 
 
 def loaded_bytes(loop: Any, kernel: Kernel, x: Any, y: Any) -> tuple[int, int]:

@@ -17,11 +17,11 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import FRAGMENT, LOCAL, SHARED_SCOPES, VAR
+from tilelang.ir.attrs import SHARED_SCOPES
 from tilelang.ir.stmts import bodies
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["Touch", "expr_touches", "expressions_of", "is_async_gemm", "reads_of", "touches", "written_in"]
+__all__ = ["Touch", "expr_touches", "expressions_of", "is_async_gemm", "touches", "written_in"]
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,6 @@ def touches(stmt: Any) -> frozenset[Touch]:
     return frozenset(found)
 
 
-def reads_of(stmts: Iterable[Any], buffer: Any) -> list[int]:
-    """Positions of the statements that read `buffer`."""
-    return [i for i, s in enumerate(stmts) if any(t.buffer.same_as(buffer) and not t.write for t in touches(s))]
-
-
 def written_in(stmts: Iterable[Any]) -> set[Any]:
     """Buffers that the statements write."""
     return {t.buffer for s in stmts for t in touches(s) if t.write}
-
-
-def is_private(buffer: Any) -> bool:
-    """Registers: each thread has its own, or (fragments) only touches what it holds."""
-    return buffer.ty.storage_scope in (LOCAL, VAR, FRAGMENT)

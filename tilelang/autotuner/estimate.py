@@ -17,8 +17,8 @@ from typing import Any
 
 from tvm import sym, tirx
 
-from tilelang.ir.attrs import FRAGMENT, GLOBAL, NUM_STAGES, SHARED_SCOPES
-from tilelang.ir.stmts import as_list, bodies, const_int, dtype_of, shape_of, substitute, walk_list
+from tilelang.ir.attrs import FRAGMENT, GLOBAL, SHARED_SCOPES
+from tilelang.ir.stmts import as_list, bodies, const_int, dtype_of, pipeline_stages, shape_of, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.target.arch import DEFAULT_CUDA, Arch, arch_of
 
@@ -122,7 +122,7 @@ def _work(stmts: list[Any], point: dict[Any, Any]) -> _Work:
         elif isinstance(stmt, tirx.For) and stmt.kind is not tirx.ForKind.PARALLEL:
             trips = _trips(stmt, point)
             inside = _work(as_list(stmt.body), point)
-            stages = _stages(stmt)
+            stages = pipeline_stages(stmt)
             total.add(inside, trips)
             total.exposed_trips += trips / max(stages, 1)
         else:
@@ -130,10 +130,6 @@ def _work(stmts: list[Any], point: dict[Any, Any]) -> _Work:
             if arms:  # of a branch, the arm with more to do
                 total.add(max(arms, key=lambda w: (w.flops, w.bytes)), 1.0)
     return total
-
-
-def _stages(loop: Any) -> int:
-    return int(loop.annotations.get(NUM_STAGES, 0))
 
 
 def _trips(loop: Any, point: dict[Any, Any]) -> float:
@@ -181,7 +177,7 @@ def _tile_efficiency(body: list[Any]) -> float:
 def _occupancy(body: list[Any], threads: int, arch: Arch) -> int:
     """Blocks that fit on one SM. Raises DoesNotFit for none."""
     shared, register_bits = 0, 0
-    stages = max([_stages(s) for s in walk_list(body) if isinstance(s, tirx.For)], default=0)
+    stages = max([pipeline_stages(s) for s in walk_list(body) if isinstance(s, tirx.For)], default=0)
     loaded = _loaded_in_pipelines(body)
     for stmt in walk_list(body):
         if not isinstance(stmt, tirx.AllocBuffer):
@@ -210,7 +206,7 @@ def _loaded_in_pipelines(body: list[Any]) -> set[Any]:
     """Shared buffers that a pipelined loop fills from global memory: they get one version a stage."""
     found: set[Any] = set()
     for loop in walk_list(body):
-        if not (isinstance(loop, tirx.For) and _stages(loop) > 0):
+        if not (isinstance(loop, tirx.For) and pipeline_stages(loop) > 0):
             continue
         for stmt in walk_list(as_list(loop.body)):
             op = TileOp.from_stmt(stmt)

@@ -17,7 +17,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import ROLE
+from tilelang.ir.attrs import NUM_STAGES, ROLE
 
 __all__ = [
     "Kernel",
@@ -33,6 +33,7 @@ __all__ = [
     "kernel_of",
     "launches",
     "map_kernels",
+    "pipeline_stages",
     "rebuild",
     "shape_of",
     "substitute",
@@ -130,6 +131,11 @@ def rebuild(stmts: Iterable[Stmt], fn: Callable[[Stmt], Stmt | list[Stmt] | None
         got = fn(stmt if same else with_bodies(stmt, new))
         out += [] if got is None else got if isinstance(got, list) else [got]
     return out
+
+
+def pipeline_stages(stmt: Stmt) -> int:
+    """Stages asked for on a pipelined loop; 0 for any other statement."""
+    return int(stmt.annotations.get(NUM_STAGES, 0)) if isinstance(stmt, tirx.For) else 0
 
 
 def substitute(node: Any, mapping: dict[Any, Any]) -> Any:

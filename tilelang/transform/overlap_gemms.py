@@ -29,7 +29,7 @@ from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.manual import by_hand
 from tilelang.analysis.views import viewed
-from tilelang.ir.attrs import FRAGMENT, NUM_STAGES
+from tilelang.ir.attrs import FRAGMENT
 from tilelang.ir.stmts import (
     Kernel,
     as_list,
@@ -38,6 +38,7 @@ from tilelang.ir.stmts import (
     const_int,
     fresh,
     map_kernels,
+    pipeline_stages,
     shape_of,
     walk_list,
     with_bodies,
@@ -99,7 +100,7 @@ class _Plan:
 
 
 def _plan(loop: Any, kernel: Kernel) -> _Plan | None:
-    if not isinstance(loop, tirx.For) or int(loop.annotations.get(NUM_STAGES, 0)) < 2 or loop.step is not None:
+    if pipeline_stages(loop) < 2 or loop.step is not None:
         return None
     body = as_list(loop.body)
     if by_hand(body) or viewed(kernel.body):

@@ -20,7 +20,7 @@ from tvm import tirx
 
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.loads import load_sites, run_ahead_obstacle
-from tilelang.ir.attrs import ASYNC_COPY, NUM_STAGES, RING
+from tilelang.ir.attrs import ASYNC_COPY, RING
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import (
     Kernel,
@@ -30,6 +30,7 @@ from tilelang.ir.stmts import (
     dtype_of,
     fresh,
     map_kernels,
+    pipeline_stages,
     rebuild,
     shape_of,
     walk_list,
@@ -55,10 +56,10 @@ class _Pipeliner:
             if not _is_async(site.stmt):
                 continue
             src, dst = _ends(site.stmt)
-            staged = site.loop is not None and site.loop.step is None and _stages(site.loop) > 1
+            staged = site.loop is not None and site.loop.step is None and pipeline_stages(site.loop) > 1
             if staged and run_ahead_obstacle(site, dst, src, kernel) is None:
                 self.ahead.add(site.stmt)
-                shape = (_stages(site.loop), *shape_of(dst))
+                shape = (pipeline_stages(site.loop), *shape_of(dst))
                 self.versions[dst] = tirx.decl_buffer(
                     shape, dtype_of(dst), dst.name, scope=dst.ty.storage_scope, layout=None
                 )
@@ -85,7 +86,7 @@ class _Pipeliner:
         return out
 
     def pipeline(self, loop: Any) -> list[Any]:
-        stages, k = _stages(loop), loop.loop_var
+        stages, k = pipeline_stages(loop), loop.loop_var
         (body,) = bodies(loop)
         loads = [s for s in body if s in self.ahead]
         binds = [s for s in body if isinstance(s, tirx.Bind)]
@@ -124,10 +125,6 @@ def _ends(nest: Any) -> tuple[Any, Any]:
     """(source, destination) of a copy nest."""
     found = touches(nest)
     return next(t.buffer for t in found if not t.write), next(t.buffer for t in found if t.write)
-
-
-def _stages(loop: Any) -> int:
-    return int(loop.annotations.get(NUM_STAGES, 0))
 
 
 def _synchronous(nest: Any) -> Any:

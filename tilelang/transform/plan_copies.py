@@ -24,8 +24,17 @@ from tilelang.analysis.copies import bits_of, tile_extents, tma_obstacle
 from tilelang.analysis.effects import written_in
 from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.analysis.manual import by_hand
-from tilelang.ir.attrs import FRAGMENT, GLOBAL, NUM_STAGES, SHARED_DYN, SHARED_SCOPES
-from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, walk_list, with_bodies, with_unique_names
+from tilelang.ir.attrs import FRAGMENT, GLOBAL, SHARED_DYN, SHARED_SCOPES
+from tilelang.ir.stmts import (
+    Kernel,
+    bodies,
+    dtype_of,
+    map_kernels,
+    pipeline_stages,
+    walk_list,
+    with_bodies,
+    with_unique_names,
+)
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch
@@ -77,7 +86,7 @@ class _Planner:
                 why or self.role_obstacle() or producer_obstacle(site, op["dst"].source, op["src"].source, self.kernel)
             )
             out[site.stmt] = why
-            pipelined |= why is None and any(_stages(s) > 0 for s in site.path)
+            pipelined |= why is None and any(pipeline_stages(s) > 0 for s in site.path)
         if not pipelined:  # a producer pays only when it can run ahead in a loop
             out = {k: v or "no pipelined loop loads by TMA" for k, v in out.items()}
         return out
@@ -104,7 +113,7 @@ class _Planner:
             if op is not None and op.name in ("tma_copy_in", "tma_copy_out"):
                 self.check_transfer(op)
             inner = bodies(stmt)
-            here = _stages(stmt) > 0 if isinstance(stmt, tirx.For) else pipelined
+            here = pipeline_stages(stmt) > 0 if isinstance(stmt, tirx.For) else pipelined
             out.append(with_bodies(stmt, [self.plan(b, here) for b in inner]) if inner else stmt)
         return out
 
@@ -175,11 +184,6 @@ def _is_load(op: TileOp) -> bool:
 
 def _bytes(region: Any) -> int:
     return math.prod(tile_extents(region) or ()) * bits_of(region.source) // 8
-
-
-def _stages(stmt: Any) -> int:
-    """Pipeline stages asked for on a loop (0 for anything else)."""
-    return int(stmt.annotations.get(NUM_STAGES, 0)) if isinstance(stmt, tirx.For) else 0
 
 
 def _place(op: TileOp) -> str:

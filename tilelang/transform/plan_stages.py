@@ -15,7 +15,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.ir.attrs import NUM_STAGES
-from tilelang.ir.stmts import launches, map_kernels, rebuild, walk_list
+from tilelang.ir.stmts import launches, map_kernels, pipeline_stages, rebuild, walk_list
 from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import arena_bytes, plan_arena
 from tilelang.transform.specialize_warps import specialize_warps
@@ -43,7 +43,7 @@ def stages_that_fit(func: Any, ctx: Any) -> int:
 
 
 def _asked(func: Any) -> int:
-    return max((_stages(s) for k in launches(func) for s in walk_list(k.body)), default=0)
+    return max((pipeline_stages(s) for k in launches(func) for s in walk_list(k.body)), default=0)
 
 
 def _capped(func: Any, cap: int) -> Any:
@@ -59,12 +59,8 @@ def shared_bytes(func: Any, ctx: Any) -> int:
     )
 
 
-def _stages(stmt: Any) -> int:
-    return int(stmt.annotations.get(NUM_STAGES, 0)) if isinstance(stmt, tirx.For) else 0
-
-
 def _cap(stmt: Any, cap: int) -> Any:
-    if _stages(stmt) <= cap:
+    if pipeline_stages(stmt) <= cap:
         return stmt
     notes = {**dict(stmt.annotations), NUM_STAGES: cap}
     return tirx.For(
