@@ -5,7 +5,7 @@ A compilation is mostly Python and holds the interpreter lock, so threads do not
 interpreter that gets tile programs as serialised IR: the user's file is never imported a second time. It leaves the
 compiled kernel in the disk cache, where the parent then finds it; only success or the error's text travels back.
 
-Run as a module this file is the worker: length-prefixed pickles on stdin and stdout.
+The two sides talk in length-prefixed pickles over the worker's stdin and stdout.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class _Worker:
         """Compile one program; the error's text, or "" on success."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tilelang.autotuner.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
             )
         process = self._process
         assert process.stdin is not None and process.stdout is not None
@@ -94,7 +96,8 @@ def compile_in_processes(
             worker.close()
 
 
-def _main() -> None:
+def serve() -> None:
+    """The worker's side: compile what arrives on stdin until it closes."""
     # Whatever a compiler prints must not end up between our messages.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -113,7 +116,3 @@ def _main() -> None:
             _send(answers, f"{type(error).__name__}: {error}")
         else:
             _send(answers, "")
-
-
-if __name__ == "__main__":
-    _main()
