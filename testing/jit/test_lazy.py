@@ -191,3 +191,13 @@ def test_options_of_the_function_and_the_caller() -> None:
     kernel = tilelang.compile(main, target="cpu", pass_configs={"tl.enable_fast_math": False}, compile_flags=["-O1"])
     assert (kernel.options.wgmma, kernel.options.fast_math) == (False, False)
     assert kernel.options.device_flags == ("-lineinfo", "-O1")
+
+
+def test_parameters_of_the_program_are_named_as_callers_know_them() -> None:
+    kernel = tilelang.compile(dynamic_copy, target="cpu")
+    assert [p.name for p in kernel.prim_func.params] == ["A_handle", "B_handle", "k"]
+    again = tilelang.compile(kernel.prim_func, target="cpu")
+    assert [p.name for p in again.prim_func.params] == ["A_handle", "B_handle", "k"]
+    b = torch.empty((3, 8))
+    again(torch.ones((3, 4), dtype=torch.float16), b, 5)
+    assert b.tolist() == [[1.0] * 4 + [5.0] * 4] * 3

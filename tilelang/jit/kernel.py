@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from tilelang.jit.signature import named_handles
 from tilelang.jit.target import device_type
 from tilelang.runtime.allocate import OutputAllocator
 from tilelang.runtime.arguments import count_error
@@ -56,7 +57,7 @@ class JITKernel:
         options: CompileOptions,
         executable: Executable,
     ) -> None:
-        self.prim_func = prim_func
+        self._func = prim_func
         self.signature = signature
         self.target = target
         self.options = options
@@ -66,6 +67,11 @@ class JITKernel:
         self.config: dict[str, Any] | None = None
         run = getattr(executable, "run", None)
         self._run: Callable[..., Any] = run or _AllocatingCall(executable, signature, device_type(target))
+
+    @property
+    def prim_func(self) -> Any:
+        """The tile program. Its parameters are named as callers know them: scalars by their name, tensors `A_handle`."""
+        return named_handles(self._func)
 
     @property
     def out_idx(self) -> list[int]:

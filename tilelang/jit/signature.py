@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tvm import ir, tirx
-from tvm.tirx import is_buffer_var
+from tvm.tirx import decl_buffer, is_buffer_var
 
+from tilelang.ir.stmts import substitute
 from tilelang.runtime.signature import ScalarArg, Signature, Slot, TensorArg
 
-__all__ = ["SlotTable", "expression_text", "normalize_out_idx", "signature_of"]
+__all__ = ["SlotTable", "expression_text", "named_handles", "normalize_out_idx", "signature_of"]
+
+_HANDLE = "_handle"  # what callers know the address of a tensor parameter by
 
 _BINARY = {
     "Add": "add", "Sub": "sub", "Mul": "mul",
@@ -86,6 +89,20 @@ def _symbols_in(expr: Any) -> Iterator[Any]:
             yield from _symbols_in(part)
     for part in getattr(expr, "args", ()):
         yield from _symbols_in(part)
+
+
+def named_handles(func: Any) -> Any:
+    """The function with tensor parameters called `<argument>_handle`; scalars keep their names."""
+    renamed = {}
+    for p in func.params:
+        if is_buffer_var(p) and not p.name.endswith(_HANDLE):
+            ty = p.ty
+            renamed[p] = decl_buffer(
+                ty.shape, str(ty.dtype), p.name + _HANDLE, strides=list(ty.strides) or None, scope=ty.storage_scope,
+                layout=None,
+            )  # fmt: skip
+    params = [renamed.get(p, p) for p in func.params]
+    return tirx.PrimFunc(params, substitute(func.body, renamed), func.ret_type, func.attrs, func.span)
 
 
 def normalize_out_idx(out_idx: int | Sequence[int] | None, count: int) -> tuple[int, ...]:
