@@ -211,3 +211,58 @@ def test_named_barriers_of_the_program_count():
     a = floats(64)
     np.testing.assert_array_equal(on_device(main, a, zeros(64))[1], a[::-1])
     assert lower(main, "sm_90a").script().count("bar_sync") == 1
+
+
+def test_groups_that_are_no_neighbours_share_tile_code():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), O: T.Tensor((2, 64, 64), "float32"), I: T.Tensor((384,), "int32")):
+        with T.Kernel(1, threads=384):
+            S = T.alloc_shared((64, 64), "float32")
+            F = T.alloc_fragment((64, 64), "float32")
+            G = T.alloc_fragment((64, 64), "float32")
+            I[T.get_thread_binding()] = T.get_warp_idx()
+            with T.ws(0, 2):
+                T.copy(A, S)
+                T.copy(S, F)
+                for i, j in T.Parallel(64, 64):
+                    F[i, j] = S[63 - i, j] * 2.0
+                T.copy(F, O[0, :, :])
+            with T.ws(1):
+                T.copy(A, G)
+                T.copy(G, O[1, :, :])
+
+    a, o, i = agree(main, floats(64, 64), zeros(2, 64, 64), np.zeros(384, "int32"))
+    np.testing.assert_array_equal(o, [2 * a[::-1], a])
+    np.testing.assert_array_equal(i, np.arange(384) // 32)
+
+
+def test_a_producer_between_its_consumers():
+    """T.ws(1) loads what T.ws(0, 2) multiplies with wgmma; barriers by hand."""
+
+    @T.prim_func
+    def main(A: T.Tensor((128, 256), "float16"), B: T.Tensor((256, 64), "float16"), C: T.Tensor((128, 64), "float32")):
+        with T.Kernel(1, threads=384):
+            As = T.alloc_shared((2, 128, 64), "float16")
+            Bs = T.alloc_shared((2, 64, 64), "float16")
+            acc = T.alloc_fragment((128, 64), "float32")
+            full = T.alloc_barrier([1, 1])
+            empty = T.alloc_barrier([256, 256])
+            with T.ws(1):
+                for k in range(4):
+                    T.barrier_wait(empty[k % 2], (k // 2) & 1 ^ 1)
+                    T.tma_copy(A[0:128, k * 64 : k * 64 + 64], As[k % 2, :, :], barrier=full[k % 2])
+                    T.tma_copy(B[k * 64 : k * 64 + 64, 0:64], Bs[k % 2, :, :], barrier=full[k % 2])
+                    if T.get_thread_binding() == 128:
+                        T.barrier_arrive(full[k % 2])
+            with T.ws(0, 2):
+                T.clear(acc)
+                for k in range(4):
+                    T.barrier_wait(full[k % 2], (k // 2) & 1)
+                    T.gemm(As[k % 2, :, :], Bs[k % 2, :, :], acc)
+                    T.barrier_arrive(empty[k % 2])
+                T.copy(acc, C)
+
+    a, b = RNG.standard_normal((128, 256)).astype("float16"), RNG.standard_normal((256, 64)).astype("float16")
+    c = on_device(main, a, b, zeros(128, 64))[2]
+    np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=1e-3, atol=1e-2)
+    assert "wgmma" in str(lower(main, "sm_90a"))

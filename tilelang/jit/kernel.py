@@ -70,7 +70,7 @@ class JITKernel:
 
     @property
     def prim_func(self) -> Any:
-        """The tile program. Its parameters are named as callers know them: scalars by their name, tensors `A_handle`."""
+        """The tile program, its parameters named as callers know them: scalars by name, tensors `A_handle`."""
         return named_handles(self._func)
 
     @property

@@ -17,6 +17,7 @@ from tilelang.ir import spec
 from tilelang.support.env import env
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
+from tilelang.transform.adjoin_groups import adjoin_groups
 from tilelang.transform.check_arch import check_arch
 from tilelang.transform.check_protocol import check_protocol
 from tilelang.transform.defer_sums import defer_sums
@@ -81,6 +82,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: drop_register_requests(f, c.arch, c.notes),
             "what is left of them decides how copies run",
         ),
+        Pass("adjoin_groups", lambda f, c: adjoin_groups(f), "later passes number a group of threads from its first"),
         Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
         Pass(
             "plan_gemms",
