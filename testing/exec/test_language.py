@@ -230,3 +230,27 @@ def test_a_grid_may_be_empty_in_any_dimension():
         a, b = numbers(shape), np.full(shape, np.nan, "float32")
         kernel(a, b)
         np.testing.assert_array_equal(a, b)
+
+
+def test_grid_of_unknown_size_and_a_clipped_copy():
+    """Block indices of a grid with an unknown first extent, used in the bounds of a copy that leaves its tensor."""
+
+    @T.prim_func
+    def main(
+        starts: T.Tensor((3,), "int32"),
+        n: T.int32,
+        A: T.Tensor((20, 2, 8), "float32"),
+        O: T.Tensor((3, 2, 32, 8), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(n, 16), 2, 3, threads=64) as (bx, by, bz):
+            tile = T.alloc_fragment((16, 8), "float32")
+            row = starts[bz] + bx * 16
+            T.copy(A[row : row + 16, by, :], tile)
+            T.copy(tile, O[bz, by, bx * 16, 0])
+
+    a, starts = numbers((20, 2, 8)), np.array([0, 3, 19], "int32")
+    out = np.zeros((3, 2, 32, 8), "float32")
+    run(main, starts, 30, a, out)
+    padded = np.concatenate([a, np.zeros((32, 2, 8), "float32")])
+    want = np.stack([padded[s : s + 32].transpose(1, 0, 2) for s in starts])
+    np.testing.assert_array_equal(out, want)
