@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -266,6 +267,27 @@ def test_a_clear_stays_for_the_case_that_the_loop_is_empty() -> None:
     assert outline(after(b.func, "fold_clear"))[:2] == ["if", "  fill acc"]
 
 
+@pytest.mark.parametrize("readers", ["gemms", "a gemm and a copy"])
+def test_lanes_meet_before_a_release_unless_all_have_waited_for_the_last_reads(readers: str) -> None:
+    params = {"A": ((128, 512), "float16"), "B": ((512, 128), "float16"), "C": ((128, 128), "float16")}
+    with Builder(128, params=params) as b:
+        A, B, C = b.args
+        As, Bs, acc = b.shared("As", (128, 64)), b.shared("Bs", (64, 128)), b.fragment("acc", (128, 128))
+        rows, total = b.fragment("rows", (128, 64), "float16"), b.fragment("total", (128,), "float16")
+        b.fill(acc)
+        with b.serial(8, 3) as k:
+            b.copy(region(A, (0, 128), (k * 64, 64)), As)
+            b.copy(region(B, (k * 64, 64), (0, 128)), Bs)
+            b.gemm(As, Bs, acc)
+            if readers != "gemms":
+                b.copy(As, rows)
+                b.reduce(rows, total, "max", clear=False)
+        b.copy(acc, C)
+    func = lower(b.func, SM90)
+    ops = [op.name for k in launches(func) for s in walk_list(k.body) if (op := DeviceOp.from_node(s)) is not None]
+    assert ops.count("syncwarp") == (0 if readers == "gemms" else 1) and ops.count("mbar_arrive") >= 1
+
+
 # -- store_by_warpgroup, make_persistent -----------------------------------------------------------------
 
 
@@ -282,6 +304,17 @@ def test_each_warpgroup_stores_its_own_rows_from_its_own_bytes() -> None:
     }
     start, end = ends.pop("acc_stage")
     assert all(end <= s or e <= start for s, e in ends.values())
+
+
+@pytest.mark.parametrize(("persistent", "waits"), [(False, [1, 1, 0]), (True, [1, 1, 1, 1, 0])])
+def test_a_slot_is_waited_for_when_a_store_may_still_read_it(persistent: bool, waits: list[int]) -> None:
+    """Four chunks over two slots: the first two need no wait, except in a loop over tiles. The last wait is at the end."""
+    ctx = Context(few(), CompileOptions(persistent=persistent))
+    func = lower(gemm_program(bn=256, stages=3), ctx.arch, context=ctx)
+    ops = [op for k in launches(func) for s in walk_list(k.body) if (op := DeviceOp.from_node(s)) is not None]
+    assert [op.statics["pending"] for op in ops if op.name == "bulk_wait_read"] == waits
+    barriers = [op for op in ops if op.name == "bar_sync"]
+    assert len(barriers) == 4 + len(waits) - 1  # one in front of each store, one behind each wait for a slot
 
 
 def test_a_stage_is_not_given_up_for_stores_by_warpgroup() -> None:
@@ -514,10 +547,38 @@ def test_without_a_copy_engine_copies_run_ahead_by_cp_async() -> None:
         "    async loop Bs",
         "  cp_async_commit",
         "  gemm As Bs acc",
-        "cp_async_wait",
-        "sync_threads",
         "loop C",
     )
+
+
+@pytest.mark.parametrize("again", ["no", "in a loop", "by another loop"])
+def test_slots_of_cp_async_copies_are_filled_again_behind_a_barrier(again: str) -> None:
+    """The last iteration of a loop has waited for the last copy; only its reads may still go on."""
+    with Builder(128, params={"A": ((64, 256), "float16"), "C": ((64, 64), "float32")}) as b:
+        A, C = b.args
+        S, acc = b.shared("S", (64, 32)), b.fragment("acc", (64, 64))
+
+        def loop() -> None:
+            with b.serial(8, 3) as k:
+                b.copy(region(A, (0, 64), (k * 32, 32)), S)
+                b.gemm(S, S, acc, trans_b=True)
+
+        b.fill(acc)
+        with b.serial(4) if again == "in a loop" else nullcontext():
+            loop()
+        if again == "by another loop":
+            loop()
+        b.copy(acc, C)
+    got = outline(after(b.func, "pipeline_async_copies", SM80))
+    assert got.count("  cp_async_wait") + got.count("    cp_async_wait") == (2 if again == "by another loop" else 1)
+    barriers = {"no": [], "in a loop": ["  sync_threads"], "by another loop": ["sync_threads"] * 2}[again]
+    assert [x for x in got if x == ("  " if again == "in a loop" else "") + "sync_threads"] == barriers
+    rng = np.random.default_rng(0)
+    data = {"A": rng.integers(-3, 4, (64, 256)).astype(np.float16), "C": np.zeros((64, 64), np.float32)}
+    result = simulate(lower(b.func, SM80), data, grid=(1,), policy="random")
+    times = {"no": 1, "in a loop": 4, "by another loop": 2}[again]
+    assert not result.reports
+    np.testing.assert_array_equal(data["C"], times * (data["A"].astype(np.float32) @ data["A"].astype(np.float32).T))
 
 
 def test_stages_shrink_to_what_fits_and_say_so() -> None:

@@ -141,8 +141,9 @@ _ROWS = (
     TileOpRow(
         "release",
         {"barrier": _V},
-        {"buffers": "", "blocks": 1},
-        "one arrival a warp, in each of `blocks` blocks of the cluster: this warp no longer reads `buffers`",
+        {"buffers": "", "blocks": 1, "converged": False},
+        "one arrival a warp, in each of `blocks` blocks of the cluster: this warp no longer reads `buffers`. "
+        "`converged`: all its lanes have waited for the last reads together",
     ),
     TileOpRow(
         "wait_gemm",
@@ -153,7 +154,7 @@ _ROWS = (
     TileOpRow(
         "store_tile",
         {"src": _R, "stage": _W, "dst": _W},
-        {"slots": 2},  # column chunks a warpgroup keeps in flight
+        {"slots": 2, "repeats": True},  # column chunks a warpgroup keeps in flight; is it in a loop?
         "dst = src, a 16-bit fragment, through shared memory: every warpgroup stages its own rows, chunk by chunk, "
         "in its own slots of `stage` (warpgroup * slots, rows, columns of a chunk) and stores them by TMA",
     ),

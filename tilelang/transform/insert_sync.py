@@ -32,7 +32,7 @@ from tilelang.analysis.views import bases
 from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
-from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.support.errors import InternalError
 from tilelang.target.operands import WARPGROUP
 from tilelang.transform.errors import BarrierInDivergentCode
@@ -135,7 +135,7 @@ class _Inserter:
                 self.group = self.groups.after(stmt, self.group)
             else:
                 self.settle(stmt, state, out)
-                out.append(stmt)
+                out.append(self.once(op) if op is not None and op.name == "store_tile" else stmt)
                 if self.is_group_barrier(stmt):
                     self.ordered(state)
         if outermost or self.is_group_body():
@@ -149,6 +149,11 @@ class _Inserter:
             state.stores.clear()
         self.group = start
         return out, state
+
+    def once(self, store: TileOp) -> Any:
+        """A store_tile that knows whether its own slots may still be read by stores of an earlier round."""
+        repeats = any(isinstance(s, tirx.For | tirx.While) for s, _ in self.around)
+        return make_tile_op(store.name, store.operands, {**store.attrs, "repeats": repeats}, store.span)
 
     def enters(self, stmt: Any) -> bool:
         """Barriers may be placed inside: it is not one parallel loop."""

@@ -374,14 +374,15 @@ def _lower_acquire(op: TileOp, ctx: LowerContext) -> list[Any]:
 
 def _lower_release(op: TileOp, ctx: LowerContext) -> list[Any]:
     """Lane 0 arrives for its warp, once all lanes are past their reads; lane n in block n of the cluster."""
+    meet = [] if op.attrs["converged"] else [device_op("syncwarp")]
     lane, blocks = tirx.truncmod(ctx.thread, tirx.const(32, "int32")), op.attrs["blocks"]
     bar = tirx.address_of(op["barrier"])
     if blocks > 1:
         arrive = device_op("mbar_arrive_remote", bar, lane, span=op.span)
-        return [device_op("syncwarp"), tirx.IfThenElse(lane < blocks, arrive, None, span=op.span)]
+        return [*meet, tirx.IfThenElse(lane < blocks, arrive, None, span=op.span)]
     first = tirx.EQ(lane, tirx.const(0, "int32"))
     return [
-        device_op("syncwarp"),
+        *meet,
         tirx.IfThenElse(first, device_op("mbar_arrive", bar, span=op.span), None, span=op.span),
     ]
 

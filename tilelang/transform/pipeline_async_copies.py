@@ -4,7 +4,7 @@
 Before:  for k in [0, n): As[..] = A[k] (async); use(As)
 After:   for s in [0, stages - 1): if s < n: As[s] = A[s]; commit
          for k in [0, n): wait(stages - 2); barrier; if k + stages - 1 < n: As[(k + stages - 1) % stages] = A[..];
-         commit; use(As[k % stages]) wait(0)
+         commit; use(As[k % stages])
 
 Requires: level 2; async copies are T.Parallel nests marked ASYNC_COPY.
 Ensures:  such copies have versions (RING: insert_sync leaves their writes to the commit groups and the barrier
@@ -73,24 +73,24 @@ class _Pipeliner:
             return tirx.AllocBuffer(self.versions[stmt.buffer], {**dict(stmt.annotations), RING: 1}, span=stmt.span)
         return stmt
 
-    def walk(self, stmts: list[Any]) -> list[Any]:
+    def walk(self, stmts: list[Any], repeats: bool = False) -> list[Any]:
         out: list[Any] = []
         for stmt in stmts:
             if isinstance(stmt, tirx.For) and any(s in self.ahead for s in bodies(stmt)[0]):
-                out += self.pipeline(stmt)
+                out += self.pipeline(stmt, repeats)
             elif _is_async(stmt):
                 out.append(_synchronous(stmt))
             else:
-                inner = bodies(stmt)
-                out.append(with_bodies(stmt, [self.walk(b) for b in inner]) if inner else stmt)
+                inner, again = bodies(stmt), repeats or isinstance(stmt, tirx.For | tirx.While)
+                out.append(with_bodies(stmt, [self.walk(b, again) for b in inner]) if inner else stmt)
         return out
 
-    def pipeline(self, loop: Any) -> list[Any]:
+    def pipeline(self, loop: Any, repeats: bool) -> list[Any]:
         stages, k = pipeline_stages(loop), loop.loop_var
         (body,) = bodies(loop)
         loads = [s for s in body if s in self.ahead]
         binds = [s for s in body if isinstance(s, tirx.Bind)]
-        rest = self.walk([s for s in body if s not in self.ahead])
+        rest = self.walk([s for s in body if s not in self.ahead], repeats=True)
         mine = {_ends(s)[1]: self.versions[_ends(s)[1]] for s in loads}
         count = tirx.const(stages, "int32")
 
@@ -113,7 +113,9 @@ class _Pipeliner:
             device_op("cp_async_commit"),
             *(read_version(s, mine, tirx.floormod(step, count)) for s in rest),
         ]
-        tail = [device_op("cp_async_wait", pending=0), make_tile_op("sync_threads", {}, {}, loop.span)]
+        # The last iteration has waited for the last copy. Who fills the slots again must know that they have been read.
+        repeats = repeats or any(_ends(s)[1] in mine for s in self.ahead if s not in loads)
+        tail = [make_tile_op("sync_threads", {}, {}, loop.span)] if repeats else []
         return [*head, with_bodies(loop, [inside]), *tail]
 
 

@@ -28,6 +28,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
+from tilelang.analysis.effects import expr_touches, expressions_of, is_async_gemm, touches
 from tilelang.analysis.loads import reads_without_load
 from tilelang.analysis.register_pressure import peak_registers
 from tilelang.analysis.replay import heads, variables_in
@@ -279,7 +280,11 @@ class _Specializer:
             for visit in [v for v in visits if v.last == i and v.ring.repeats]:
                 stage, _ = visit.ring.cursor("consumer")
                 operands = {"barrier": visit.ring.empty[stage]}
-                attrs = {"buffers": visit.ring.names, "blocks": visit.ring.blocks}
+                attrs = {
+                    "buffers": visit.ring.names,
+                    "blocks": visit.ring.blocks,
+                    "converged": _reads_by_gemms(stmts[visit.first : i + 1], visit.ring.buffers),
+                }
                 out.append(make_tile_op("release", operands, attrs, stmt.span))
                 passed.append(visit.ring)
         return out + [s for ring in passed for s in ring.advance("consumer")]
@@ -399,6 +404,17 @@ def _readers(stmts: list[Any], load: int) -> tuple[int, ...]:
     )
     mine = [s for s in every if _dst(s).same_as(dst)]
     return tuple(i for i in range(load + 1, stop) if reads_without_load([stmts[i]], dst, mine))
+
+
+def _reads_by_gemms(stmts: list[Any], buffers: list[Any]) -> bool:
+    """Do only asynchronous gemms read these buffers? All lanes wait for those together (wgmma.wait_group.sync.aligned,
+    PTX ISA 9.7.15.7.3)."""
+
+    def reads(stmt: Any) -> bool:
+        own = touches(stmt) if not bodies(stmt) else {t for e in expressions_of(stmt) for t in expr_touches(e)}
+        return any(t.buffer in buffers and not t.write for t in own)
+
+    return all(is_async_gemm(s) for s in walk_list(stmts) if not _is_load(s) and reads(s))
 
 
 def _var(name: str) -> Any:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """store_tile: a 16-bit accumulator to global memory, warpgroup by warpgroup, in column chunks.
 
-For each chunk: wait until the slot's last store has read it, stmatrix, proxy fence, barrier of the warpgroup, one
-TMA store. The
-first thread of a warpgroup issues its stores and waits for them: bulk groups belong to a thread.
+For each chunk: wait until the slot's last store has read it (if there was one), stmatrix, proxy fence, barrier of the
+warpgroup, one TMA store. The first thread of a warpgroup issues its stores and waits for them: bulk groups belong to a
+thread.
 
 A lane's address in a slot is that of the first store, XORed with a constant: the swizzle is linear over GF(2), and
 the constants touch
@@ -58,9 +58,10 @@ class _Store:
         barrier = device_op("bar_sync", group + WARPGROUP_BARRIER, WARPGROUP)
         registers = self.registers(chunks)
         for chunk in range(chunks):
-            pending = self.slots - 1 if chunks % self.slots == 0 or chunk else 0
             base = (group * self.slots + chunk % self.slots) * (self.rows * self.cols)
-            out += [tirx.IfThenElse(first, device_op("bulk_wait_read", pending=pending), None), barrier]
+            pending = self.pending(chunk, chunks)
+            if pending is not None:
+                out += [tirx.IfThenElse(first, device_op("bulk_wait_read", pending=pending), None), barrier]
             out += [self.matrix(base, lane, reg) for reg in registers[chunk]]
             out += [
                 device_op("fence_proxy_async"),
@@ -68,6 +69,14 @@ class _Store:
                 tirx.IfThenElse(first, self.store(base, group, chunk), None),
             ]
         return out
+
+    def pending(self, chunk: int, chunks: int) -> int | None:
+        """Stores that may still be reading when a chunk's slot is written again; None where its slot is known to be
+        free: in the first round, and after a wait for all stores of the round before."""
+        whole = chunks % self.slots == 0  # then a slot is used again `slots` chunks later over rounds as well
+        if chunk < self.slots and not (self.op.attrs["repeats"] and (whole or chunk == 0)):
+            return None
+        return self.slots - 1 if whole or chunk else 0
 
     def registers(self, chunks: int) -> list[list[int]]:
         """First registers of the stmatrix instructions of every chunk."""
