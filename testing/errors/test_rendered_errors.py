@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every catalogue entry of the front end has one small bad program and the exact text that it is answered with.
+"""Every catalogue entry of the front end has small bad programs and the exact texts that they are answered with.
 
-`programs/tl2007.py` is the program, `programs/tl2007.txt` the text. A program names the file `<program>`.
+`programs/tl2007.py` is a program, `programs/tl2007.txt` its text; `tl2007_loops.py` is another one for the same entry.
+A program names the file `<program>`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 
 import tilelang.language.errors
 import tilelang.tir_builder.errors
-from tilelang.support.errors import UserError, catalogue
+from tilelang.support.errors import CATALOGUE, UserError, catalogue
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOMS = (tilelang.language.errors.__name__, tilelang.tir_builder.errors.__name__)
@@ -23,12 +24,14 @@ def entries() -> list[type[UserError]]:
     return [entry for entry in catalogue() if entry.__module__ in ROOMS]
 
 
-@pytest.mark.parametrize("entry", entries(), ids=lambda e: e.code)
-def test_rendered_text(entry, request):
-    program = PROGRAMS / f"{entry.code.lower()}.py"
+def code_of(program: Path) -> str:
+    return program.stem.partition("_")[0].upper()
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS.glob("*.py")), ids=lambda p: p.stem)
+def test_rendered_text(program, request):
     golden = program.with_suffix(".txt")
-    assert program.exists(), f"{entry.code} ({entry.__name__}) has no program"
-    with pytest.raises(entry) as info:
+    with pytest.raises(CATALOGUE[code_of(program)]) as info:
         runpy.run_path(str(program))
     text = str(info.value).replace(str(program), "<program>") + "\n"
     if request.config.getoption("--update-golden", default=False):
@@ -37,9 +40,10 @@ def test_rendered_text(entry, request):
     assert text == golden.read_text()
 
 
-def test_no_program_without_an_entry():
-    codes = {entry.code.lower() for entry in entries()}
-    assert {p.stem for p in PROGRAMS.iterdir() if p.suffix in (".py", ".txt")} <= codes
+def test_every_entry_has_a_program_and_every_text_one():
+    programs = {p.stem for p in PROGRAMS.glob("*.py")}
+    assert {entry.code for entry in entries()} == {code_of(p) for p in PROGRAMS.glob("*.py")}
+    assert {p.stem for p in PROGRAMS.glob("*.txt")} <= programs
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda e: e.code)

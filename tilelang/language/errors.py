@@ -64,7 +64,7 @@ class GridRank(UserError, ValueError):
 
 
 class BadPositive(UserError, ValueError):
-    """A number that must be positive is not."""
+    """A number outside of what it may be, most often not positive."""
 
     code = "TL1004"
     message = "{what} must be {required}, not {value}"

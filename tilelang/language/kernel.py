@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import ir, tirx
@@ -10,8 +11,11 @@ from tvm import ir, tirx
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.language import errors
+from tilelang.language.checks import known_integer
+from tilelang.target.arch import MAX_BLOCK, MAX_CLUSTER, MAX_GRID
 from tilelang.tir_builder.builder import Builder, LaunchInfo
-from tilelang.tir_builder.values import as_expr, python_value, static_int
+from tilelang.tir_builder.dtypes import cast_to, dtype_of
+from tilelang.tir_builder.values import as_expr, describe, fold, is_scalar, python_value
 
 __all__ = [
     "ClusterKernel",
@@ -43,29 +47,20 @@ class Kernel:
 
     def __init__(self, *grid: Any, threads: Any = None, prelude: str | None = None, cluster_dims: Any = None) -> None:
         self.builder = Builder.current("Kernel")
-        block = (
-            [_DEFAULT_THREADS] if threads is None else list(threads) if isinstance(threads, tuple | list) else [threads]
-        )
-        for what, extents in (("grid", grid), ("block of threads", block)):
-            if not 1 <= len(extents) <= len(_AXES):
-                raise errors.GridRank(what=what, count=len(extents))
-        block = [python_value(t) for t in block]
-        for extent in block:
-            known = static_int(extent)
-            if known is not None and known <= 0:
-                raise errors.BadPositive(what="threads", required="a positive number", value=known, arg="threads")
-        self.grid = [python_value(g) for g in grid]
-        self.block = block
+        if self.builder.eager is not None:
+            self.builder.eager.at_launch()  # before the checks: sizes are not known while they are being learnt
+        self.grid = _grid(grid)
+        self.block = _block(_DEFAULT_THREADS if threads is None else threads)
+        if not isinstance(prelude, str | None):
+            raise errors.BadChoice(what="prelude", value=prelude, choices="CUDA source text, None", arg="prelude")
         self.prelude = prelude
-        self.cluster_dims = cluster_dims
+        self.cluster_dims = None if cluster_dims is None else _cluster(cluster_dims, self.grid)
         self.target_names: tuple[Any, ...] = ()  # told by the tracer
 
     def __enter__(self) -> Any:
         builder = self.builder
         if builder.launch is not None or builder.on_device:
             raise errors.KernelNested()
-        if builder.eager is not None:
-            builder.eager.at_launch()
         self.span = builder.span
         names = [n if isinstance(n, str) else None for n in self.target_names]
         names += [None] * (len(self.grid) - len(names))
@@ -76,7 +71,7 @@ class Kernel:
         if self.prelude:
             builder.func_attrs[attrs.PRELUDE] = builder.func_attrs.get(attrs.PRELUDE, "") + self.prelude
         if self.cluster_dims is not None:
-            self.info.attrs[attrs.CLUSTER_DIMS] = list(self.cluster_dims)
+            self.info.attrs[attrs.CLUSTER_DIMS] = self.cluster_dims
         self.frame = builder.push("kernel")
         return blocks[0] if len(blocks) == 1 else blocks
 
@@ -87,10 +82,9 @@ class Kernel:
         self.builder.launch = None
         for key, option in self.info.attrs.items():
             body = tirx.AttrStmt(tirx.const(0, "int32"), key, _attr_value(option), body, span=self.span)
-        tags = [("threadIdx", v, e) for v, e in zip(self.info.threads, self.block, strict=True)]
-        for i in range(len(tags) - 1, -1, -1):
+        for i in reversed(range(len(self.block))):
             body = self._bind(f"threadIdx.{_AXES[i]}", self.info.threads[i], self.block[i], body)
-        for i in range(len(self.grid) - 1, -1, -1):
+        for i in reversed(range(len(self.grid))):
             body = self._bind(f"blockIdx.{_AXES[i]}", self.info.blocks[i], self.grid[i], body)
         self.builder.emit(body)
 
@@ -101,10 +95,56 @@ class Kernel:
         return tirx.AttrStmt(axis, "thread_extent", extent, body, span=self.span)
 
 
+def _grid(extents: tuple[Any, ...]) -> list[Any]:
+    """The blocks along each axis: what is known must be within the limits of a launch."""
+    if not 1 <= len(extents) <= len(_AXES):
+        raise errors.GridRank(what="grid", count=len(extents))
+    out = []
+    for i, (extent, limit) in enumerate(zip(extents, MAX_GRID, strict=False)):
+        value, what = python_value(fold(extent)), f"the number of blocks along {_AXES[i]}"
+        if not is_scalar(value):
+            out.append(known_integer(value, what, 0, limit, arg=i))
+        elif "int" in dtype_of(value):
+            out.append(cast_to(value, "int32"))
+        else:
+            raise errors.BadPositive(what=what, required="an integer", value=describe(value), arg=i)
+    return out
+
+
+def _block(threads: Any) -> list[int]:
+    """The threads of a block along each axis."""
+    extents = list(threads) if isinstance(threads, tuple | list) else [threads]
+    if not 1 <= len(extents) <= len(_AXES):
+        raise errors.GridRank(what="block of threads", count=len(extents), arg="threads")
+    names = ["threads"] if len(extents) == 1 else [f"threads along {a}" for a in _AXES]
+    block = [
+        known_integer(e, name, 1, limit, arg="threads")
+        for e, name, limit in zip(extents, names, MAX_BLOCK, strict=False)
+    ]
+    known_integer(math.prod(block), "the number of threads of a block", 1, MAX_BLOCK[0], arg="threads")
+    return block
+
+
+def _cluster(dims: Any, grid: list[Any]) -> list[int]:
+    """The blocks of a cluster along each axis, which must divide the grid."""
+    extents = list(dims) if isinstance(dims, tuple | list) else [dims]
+    if not 1 <= len(extents) <= len(_AXES):
+        raise errors.GridRank(what="cluster", count=len(extents), arg="cluster_dims")
+    out = [
+        known_integer(e, f"cluster_dims along {a}", 1, arg="cluster_dims") for e, a in zip(extents, _AXES, strict=False)
+    ]
+    known_integer(math.prod(out), "the number of blocks of a cluster", 1, MAX_CLUSTER, arg="cluster_dims")
+    for axis, size in enumerate(out):
+        blocks = grid[axis] if axis < len(grid) else 1
+        if isinstance(blocks, int) and blocks % size:
+            what, required = f"the number of blocks along {_AXES[axis]}", f"a multiple of cluster_dims ({size})"
+            raise errors.BadPositive(what=what, required=required, value=blocks, arg=axis)
+    return out
+
+
 def ClusterKernel(*grid: Any, cluster_dims: Any, threads: Any = None, prelude: str | None = None) -> Kernel:
     """A launch whose blocks come in clusters of `cluster_dims` blocks (sm_90)."""
-    dims = cluster_dims if isinstance(cluster_dims, tuple | list) else (cluster_dims,)
-    return Kernel(*grid, threads=threads, prelude=prelude, cluster_dims=dims)
+    return Kernel(*grid, threads=threads, prelude=prelude, cluster_dims=cluster_dims)
 
 
 def _attr_value(value: Any) -> Any:
@@ -168,7 +208,8 @@ def get_block_extents() -> list[Any]:
 
 def annotate_min_blocks_per_sm(count: int) -> None:
     """Ask for registers such that `count` blocks fit on one multiprocessor."""
-    current_launch("annotate_min_blocks_per_sm").attrs[attrs.MIN_BLOCKS] = int(count)
+    launch = current_launch("annotate_min_blocks_per_sm")
+    launch.attrs[attrs.MIN_BLOCKS] = known_integer(count, "the number of blocks on a multiprocessor", 1, arg="count")
 
 
 _ORDERS = ("row", "column", "mlx")
@@ -179,10 +220,9 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
     current_launch("use_swizzle")
     if order not in _ORDERS:
         raise errors.BadChoice(what="order", value=order, choices=", ".join(_ORDERS), arg="order")
-    if panel_size <= 0:
-        raise errors.BadPositive(what="panel_size", required="a positive number", value=panel_size, arg="panel_size")
+    panel = known_integer(panel_size, "panel_size", 1, arg="panel_size")
     if enable:
-        Builder.current("use_swizzle").tile_op("use_swizzle", {}, {"panel": int(panel_size), "order": order})
+        Builder.current("use_swizzle").tile_op("use_swizzle", {}, {"panel": panel, "order": order})
 
 
 def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from tvm import ir, tirx
 
 from tilelang.language import errors
+from tilelang.language.rounding import round_to
 from tilelang.tir_builder import values
 from tilelang.tir_builder.builtin_calls import common, maximum, minimum
 from tilelang.tir_builder.dtypes import as_dtype, cast_to, dtype_of
@@ -172,7 +173,15 @@ copysign = _binary("copysign", tirx.copysign, _math.copysign, "a with the sign o
 
 
 def ceildiv(a: Any, b: Any) -> Any:
-    """Integer division rounding up; both non-negative."""
+    """Integer division rounding up; `a` non-negative, `b` positive."""
+    for name, operand in (("a", a), ("b", b)):
+        if not values.is_integer(values.fold(operand)) and not hasattr(operand, "__index__"):
+            raise errors.BadPositive(
+                what=f"{name} of T.ceildiv", required="an integer", value=values.describe(operand), arg=name
+            )
+    divisor = values.static_int(values.python_value(b))
+    if divisor is not None and divisor <= 0:
+        raise errors.BadPositive(what="the divisor of T.ceildiv", required="a positive number", value=divisor, arg="b")
     return values.binary("//", a + b - 1, b)
 
 
@@ -221,11 +230,9 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Any:
-    """x converted to dtype."""
+    """x converted to dtype. See `round_to` for a direction of rounding (`round`), random bits and `sat=False`."""
     if round or rbits is not None or not sat:
-        raise errors.LoopOptions(
-            why="T.cast with a rounding mode is not supported yet", instead="drop round, sat and rbits"
-        )
+        return round_to(x, dtype, round, sat, rbits)
     return cast_to(x, as_dtype(dtype))
 
 

@@ -11,7 +11,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-__all__ = ["ARCHS", "DEFAULT_CUDA", "Arch", "Target", "arch_of", "parse_target"]
+__all__ = ["ARCHS", "DEFAULT_CUDA", "MAX_BLOCK", "MAX_CLUSTER", "MAX_GRID", "Arch", "Target", "arch_of", "parse_target"]
+
+# The same on every architecture: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability".
+MAX_GRID = (2**31 - 1, 65535, 65535)  # blocks along x, y, z
+MAX_BLOCK = (1024, 1024, 64)  # threads along x, y, z; Arch.max_threads bounds their product
+MAX_CLUSTER = (
+    16  # blocks, not portable beyond Arch.max_cluster_blocks (CUDA C++ Programming Guide, "Thread Block Clusters")
+)
 
 
 @dataclass(frozen=True)

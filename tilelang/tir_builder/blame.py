@@ -148,17 +148,19 @@ def _wrapped(exc: Exception) -> UserError | None:
         in_tvm = in_tvm or module.split(".")[0] in ("tvm", "tvm_ffi")
         tb = tb.tb_next
     direct = last is not None and source_of_code(last.f_code) is not None
+    ours = last is not None and last.f_globals.get("__name__", "").startswith("tilelang.")
     text = _first_line(str(exc))
     if isinstance(exc, UnboundLocalError | NameError) and direct:
         match = re.search(r"'([^']+)'", text)
         return errors.UndefinedName(name=match.group(1) if match else "a name")
+    if isinstance(exc, ZeroDivisionError) and (direct or ours):
+        return errors.DivisionByZero(quotient="this")
     if isinstance(exc, ValueError) and "and / or / not" in text:
         return errors.NoTruthValue()
-    ours = last is not None and last.f_globals.get("__name__", "").startswith("tilelang.")
     if direct and isinstance(exc, AttributeError) and isinstance(exc.obj, ir.Expr):
         return errors.NoAttribute(what=describe(exc.obj), name=exc.name)
     if direct and isinstance(exc, TypeError) and re.match(r"[\w.<>]+\(\) (missing|takes|got)", text):
-        return errors.BadCall(why=text)
+        return errors.BadCall(why=text.replace(".__init__()", "()"))
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
         return errors.BadOperation(why=text)
     return None

@@ -17,7 +17,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.ir import attrs
-from tilelang.ir.tile_ops import make_tile_op
+from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.source import Place
 
@@ -130,6 +130,8 @@ class Builder:
             where = f"{self.place.span}: " if self.place is not None else ""
             warnings.warn(f"{where}this statement follows break or continue and cannot run", stacklevel=2)
             return
+        if self.launch is None:
+            _check_host(stmt)
         frame.stmts.append(stmt)
 
     def tile_op(self, name: str, operands: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
@@ -217,6 +219,26 @@ class Builder:
     def on_device(self) -> bool:
         """Is the code being traced part of a launch or of device control flow."""
         return len(self.frames) > 1
+
+
+_HOST = (tirx.Bind, tirx.AssertStmt, tirx.DeclBuffer)
+
+
+def _check_host(stmt: tirx.Stmt) -> None:
+    """Outside of launches there are sizes, assertions, views, and the launches. Raises HostStatement."""
+    if isinstance(stmt, _HOST) or (isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == "thread_extent"):
+        return
+    what = _HOST_KINDS.get(type(stmt))
+    op = TileOp.from_stmt(stmt)
+    raise errors.HostStatement(what=f"T.{op.name}" if op is not None else what or "a statement")
+
+
+_HOST_KINDS: dict[type[tirx.Stmt], str] = {
+    tirx.BufferStore: "a store",
+    tirx.For: "a loop",
+    tirx.While: "a loop",
+    tirx.IfThenElse: "a branch on a value known at the call",
+}
 
 
 def as_body(stmts: list[tirx.Stmt], span: ir.Span | None) -> tirx.Stmt:

@@ -20,9 +20,11 @@ __all__ = [
     "ConstUnknown",
     "ContainerStore",
     "CopyShape",
+    "DivisionByZero",
     "ElementCount",
     "EmptySlice",
     "EndlessLoop",
+    "HostStatement",
     "IndexCount",
     "IndexOutOfBounds",
     "IndexType",
@@ -37,6 +39,7 @@ __all__ = [
     "MissingReturn",
     "NestedParallel",
     "NoAttribute",
+    "NoLaunch",
     "NoTruthValue",
     "NotAParameter",
     "NotATile",
@@ -501,3 +504,27 @@ class UnboundSymbol(UserError, NameError):
     code = "TL2055"
     message = "symbol {name} has no value: it is in no shape of a tensor parameter, and no parameter itself"
     help = "use it in the shape of a tensor parameter, or make it a parameter: {name}: T.int32"
+
+
+class DivisionByZero(UserError, ZeroDivisionError):
+    """A quotient whose divisor is known to be 0."""
+
+    code = "TL2056"
+    message = "`{quotient}` divides by zero"
+    help = "tile sizes and extents that divide another must be positive"
+
+
+class HostStatement(UserError, RuntimeError):
+    """A statement outside of every launch, which no thread would run."""
+
+    code = "TL2057"
+    message = "{what} outside of `with T.Kernel(...)`: the host only computes sizes and launches kernels"
+    help = "move it into the body of a T.Kernel"
+
+
+class NoLaunch(UserError, ValueError):
+    """A program without a launch."""
+
+    code = "TL2058"
+    message = "{name} launches no kernel"
+    help = "put its work under `with T.Kernel(blocks, threads=128) as bx:`"

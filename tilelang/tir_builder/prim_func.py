@@ -132,6 +132,8 @@ def finish(
         if not any(output is v for v in returned):
             raise errors.MissingReturn(name=output.name, span=place.span if place else None)
     frame = builder.frames[0]
+    if not builder.launches:
+        raise errors.NoLaunch(name=builder.name, span=_head(source))
     _check_symbols([*params, *returned], frame.stmts)
     builder.place = Place(source.span(source.node))
     span = builder.span
@@ -142,6 +144,12 @@ def finish(
         attributes[attrs.NUM_WORKSPACES] = len(builder.workspaces)
     every = [*params, *returned, *builder.workspaces]
     return tirx.PrimFunc(every, as_body(frame.stmts, span), attrs=ir.make_node("ir.DictAttrs", **attributes), span=span)
+
+
+def _head(source: SourceFunction) -> SourceSpan:
+    """The line of `def`."""
+    node = source.node
+    return source.span_at(node.lineno, node.col_offset, node.lineno, node.col_offset + len(f"def {source.name}"))
 
 
 def _check_symbols(params: list[Any], stmts: list[Any]) -> None:

@@ -171,7 +171,7 @@ def binary(op: str, a: Any, b: Any) -> Any:
     """`a op b`."""
     a, b = fold(a), fold(b)
     if not _device(a, b):
-        return PYTHON_OPS[op](a, b)
+        return _python_result(op, a, b)
     if isinstance(a, str | tuple | list) or isinstance(b, str | tuple | list):
         return PYTHON_OPS[op](a, b)
     for operand in (a, b):
@@ -183,7 +183,7 @@ def binary(op: str, a: Any, b: Any) -> Any:
     kinds = dtype_of(a), dtype_of(b)
     floats = any(_is_float(k) for k in kinds)
     if op in ("//", "%", "/") and static_int(b) == 0:
-        raise errors.BadOperation(why=f"`{a} {op} 0` divides by zero")
+        raise errors.DivisionByZero(quotient=f"{a} {op} 0")
     match op:
         case "/":
             if not floats:
@@ -202,6 +202,13 @@ def binary(op: str, a: Any, b: Any) -> Any:
         case "<<" | ">>" if kinds[0] != kinds[1] and isinstance(b, tirx.IntImm):
             b = cast_to(int(b.value), kinds[0])
     return python_value(PYTHON_OPS[op](a, b))
+
+
+def _python_result(op: str, a: Any, b: Any) -> Any:
+    try:
+        return PYTHON_OPS[op](a, b)
+    except ZeroDivisionError:
+        raise errors.DivisionByZero(quotient=f"{a} {op} {b}") from None
 
 
 def as_expr_like(value: Any, other: Any) -> Any:

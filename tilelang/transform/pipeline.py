@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.ir import spec
+from tilelang.ir.drop_empty import drop_empty
 from tilelang.support.env import env
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
@@ -76,6 +77,7 @@ class Pass:
 PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
+        Pass("drop_empty", lambda f, c: drop_empty(f), "no other pass has to think of tensors without elements"),
         Pass("check_arch", lambda f, c: check_arch(f, c.arch), "errors name the program's own statements"),
         Pass(
             "drop_register_requests",

@@ -28,6 +28,7 @@ from tilelang.codegen.cpu.threads import serialize_threads
 from tilelang.codegen.cpu.tile_ops import expand_tile_op
 from tilelang.ir import attrs, walk
 from tilelang.ir.device_ops import DeviceOp
+from tilelang.ir.drop_empty import drop_empty
 from tilelang.ir.stmts import Kernel, as_list, as_stmt, const_int, dtype_of, kernel_of, substitute
 from tilelang.ir.tile_ops import TileOp
 
@@ -39,7 +40,7 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
 
     With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test
     sees reads of memory that the program never wrote. Raises CpuUnsupported and TileOpMisfit."""
-    func = _unaligned(func)
+    func = _unaligned(drop_empty(func))
     body = as_stmt(_lower_host(as_list(func.body), poison))
     return legalize_floats(func.with_body(body))
 
@@ -86,6 +87,8 @@ def _lower_host(stmts: Iterable[Any], poison: bool) -> list[Any]:
 
 def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     """One launch: a loop over the flattened grid, its body with hoisted, block-local buffers."""
+    if any(const_int(extent) == 0 for _, extent in kernel.axes):
+        return as_stmt([])
     kernel = kernel.with_body(unfold_returns(kernel.body))
     check_scratch(kernel)
     kernel = serialize_threads(kernel)
@@ -102,6 +105,8 @@ def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     total: Any = tirx.const(1, "int64")
     for iv, extent in axes:  # x fastest
         size = tirx.Cast("int64", extent)
+        if const_int(extent) is None:
+            size = tirx.max(size, tirx.const(0, "int64"))  # two negative extents make no blocks either
         # Truncating, which is the same where nothing is negative: TVM lowers a floor by an unknown extent to a `Let`,
         # and its LLVM code refuses copies of some of these.
         grid.append(tirx.Bind(iv.var, tirx.Cast("int32", tirx.truncmod(rest, size))))
