@@ -35,6 +35,7 @@ __all__ = [
     "SHARED",
     "SHARED_DYN",
     "SHARED_SCOPES",
+    "TILES",
     "TILE_OP_PREFIX",
     "TILE_STAGES",
     "UNROLL",
@@ -87,4 +88,5 @@ COMPILE_FLAGS = "tl.compile_flags"  # list[str], flags of the user's for the CUD
 NUM_OUTPUTS = "tl.num_outputs"  # int, how many of the last parameters are T.empty tensors that are returned
 NUM_WORKSPACES = "tl.num_workspaces"  # int, how many parameters at the very end are T.alloc_global tensors
 PASS_CONFIGS = "tl.pass_configs"  # str, JSON object of pass configs
+TILES = "tl.tiles"  # str, JSON object: where the elements of each shared tile lie, for reports (see plan_arena)
 PRELUDE = "tl.prelude"  # str, CUDA text of the user's, in front of the kernels

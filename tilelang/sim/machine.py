@@ -89,8 +89,8 @@ class Pointer:
 class Mbarrier:
     """count arrivals and tx bytes end a phase; parity p passes when `phase & 1 != p`."""
 
-    def __init__(self, addr: int, count: int, init: tuple[int, int], name: str) -> None:
-        self.name = name
+    def __init__(self, addr: int, count: int, init: tuple[int, int], name: str, site: int) -> None:
+        self.name, self.site = name, site  # where it was initialised
         self.addr, self.count, self.pending, self.tx, self.phase, self.init, self.fenced = (
             addr,
             count,
@@ -101,7 +101,7 @@ class Mbarrier:
             False,
         )
         self.cur = self.done = Clocks.nothing()  # released into this phase / into completed ones
-        self.arrivals: dict[int, int] = {}  # site -> arrivals so far, for hang reports
+        self.arrivals: dict[int, int] = {}  # site -> arrivals in this phase, for hang reports
         self.round = -1  # of the cluster's barrier, that published it
         self.known: set[int] = set()  # warps that have waited for that round
 
@@ -109,20 +109,30 @@ class Mbarrier:
         if self.pending == 0 and self.tx == 0:
             self.phase, self.pending = self.phase + 1, self.count
             self.done, self.cur = join(self.done, self.cur), Clocks.nothing()
+            self.arrivals = {}
+
+    @property
+    def array(self) -> str:
+        """The array that it is an element of."""
+        return self.name.partition("[")[0]
 
     def __str__(self) -> str:
-        missing = f"{self.pending} of {self.count} arrivals and {self.tx} B missing"
-        return f"mbarrier {self.name} in phase {self.phase} ({missing})"
+        missing = [f"{self.pending} of {self.count} arrivals"] if self.pending else []
+        missing += [f"{self.tx} bytes"] if self.tx else []
+        return f"mbarrier {self.name} in phase {self.phase} ({' and '.join(missing) or 'nothing'} missing)"
 
 
 class AsyncOp:
     """One asynchronous operation between issue and completion; (agent, clock) is its epoch.
 
-    `queue`: the in-order unit it goes through (the tensor core of one warpgroup), by default its own.
+    `queue`: the in-order unit it goes through (the tensor core of one warpgroup), by default its own. `warps`: who
+    issued it.
     """
 
-    def __init__(self, what: str, site: int, queue: list[AsyncOp] | None = None) -> None:
-        self.what, self.site, self.queue = what, site, [] if queue is None else queue
+    def __init__(
+        self, what: str, site: int, queue: list[AsyncOp] | None = None, warps: list[int] | None = None
+    ) -> None:
+        self.what, self.site, self.queue, self.warps = what, site, [] if queue is None else queue, warps or []
         self.agent, self.clock, self.done, self.group = -1, 0, False, 0
         self.generic = False  # writes through the generic proxy (cp.async)
         self.waited: set[int] = set()  # warps that have waited for it
@@ -185,36 +195,43 @@ class Machine:
         self.bars: dict[int, Mbarrier] = {}
         self.named: dict[Any, dict[str, Any]] = {}
         self.registers: dict[int, list[int]] = {}  # warp -> budgets it asked for
+        self.budget_site = -1  # the last that raised one
         self.pending, self.undo = world.pending, world.undo
         self.groups: dict[tuple[str, int], list[Any]] = {}  # (kind, owner) -> [ops not waited for, groups committed]
         self.tensor: dict[int, Any] = {}  # warpgroup -> its tensor core
         self.queues: dict[Any, list[AsyncOp]] = {}  # in-order units
         self.seen: set[Any] = set()
 
-    def place(self, lo: int, hi: int) -> str:
+    def place(self, lo: int, hi: int, starts: np.ndarray | None = None, step: int = 1) -> str:
         """Shared addresses in the words of the kernel."""
         rank = lo // self.span
-        return (f"block {rank} of the cluster: " if len(self.blocks) > 1 else "") + self.prog.place(
-            lo - rank * self.span, hi - rank * self.span
-        )
+        base = rank * self.span
+        starts = starts - base if starts is not None else None
+        text = self.prog.places.text(lo - base, hi - base, starts, step)
+        return (f"block {rank} of the cluster: " if len(self.blocks) > 1 else "") + text
 
-    def role(self, warps: list[int]) -> str:
-        """Warps as reports name them."""
+    def role(self, warps: list[int], lane: int = -1) -> str:
+        """Warps, or one thread of a warp, as reports name them: with the role that they play."""
         rank = warps[0] // self.warps_per_block
         w = [x - rank * self.warps_per_block for x in warps]
-        text = (
-            f"warp {w[0]}"
-            if len(w) == 1
-            else f"warps {w[0]} to {w[-1]}"
-            if w == list(range(w[0], w[-1] + 1))
-            else f"warps {w}"
-        )
+        if len(w) == 1:
+            text = f"warp {w[0]}"
+        elif w == list(range(w[0], w[-1] + 1)):
+            text = f"warps {w[0]} to {w[-1]}"
+        else:
+            text = f"warps {', '.join(map(str, w))}"
+        name = self.prog.role(w)
+        text = f"thread {w[0] * WARP + lane} ({name + ', ' if name else ''}{text})" if lane >= 0 else (
+            f"{name} ({text})" if name else text
+        )  # fmt: skip
         return f"{text} of block {rank}" if len(self.blocks) > 1 else text
 
-    def report(self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True) -> None:
+    def report(
+        self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True, remarks: Any = ()
+    ) -> None:
         if when and (kind, site, other) not in self.seen:
             self.seen.add((kind, site, other))
-            self.file(kind, text, site, other)
+            self.file(kind, text, site, other, remarks)
 
     def trap(self, kind: str, text: str, site: int, other: int = -1) -> Any:
         self.report(kind, text, site, other)
@@ -236,16 +253,22 @@ class Machine:
         """The mbarrier at an address, as used by lanes of a warp; misuse is reported."""
         bar = self.bars.get(addr)
         if bar is None:
-            return self.trap("barrier", f"use of shared address {addr:#x}, which holds no initialised mbarrier", site)
+            return self.trap(
+                "barrier",
+                f"{self.role([user])} uses {self.place(addr, addr + 8)}, where no mbarrier is initialised",
+                site,
+            )
         w, clock = bar.init
         if (
             w != user
             and user not in bar.known
             and any(self.sh.vc[row, w] < clock for row in self.sh.rows_of(user, lanes))
         ):
-            self.report("barrier-init", f"{bar} is used unsynchronised with its initialisation", site)
+            text = f"{self.role([user])} uses mbarrier {bar.name} with no order to its initialisation"
+            self.report("barrier-init", text, site, bar.site)
         if asynchronous and not bar.fenced:
-            self.report("barrier-init", f"no fence between mbarrier.init and the async proxy using {bar}", site)
+            text = f"no fence stands between the initialisation of mbarrier {bar.name} and the copy engine"
+            self.report("barrier-init", text, site, bar.site)
         return bar
 
     def queue(self, key: Any) -> list[AsyncOp]:
@@ -274,6 +297,10 @@ class Gang:
         self.wait: Any = None  # what it waits for
         self.report = cta.report
 
+    def who(self, thread: int) -> str:
+        """A thread (of the cluster) as reports name it."""
+        return self.cta.role([thread // WARP], thread % WARP)
+
     # --- control flow
     def local(self, n: int, dtype: np.dtype, name: str) -> Local:
         return Local(n, self.T, dtype, name)
@@ -292,8 +319,10 @@ class Gang:
         return [(w, None if whole[i] else tids[i][rows[i]]) for i, w in enumerate(self.warp_list) if rows[i].any()]
 
     def converged(self, m: np.ndarray, site: int, what: str) -> None:
-        if any(lanes is not None for _, lanes in self.lanes(m)):
-            self.report("divergence", f"{what} is executed by a part of a warp", site)
+        for w, lanes in self.lanes(m):
+            if lanes is not None:
+                text = f"{what} is executed by {len(lanes)} of the {WARP} threads of {self.cta.role([w])}"
+                self.report("divergence", text, site)
 
     def split_by(self, codes: Any, m: Any) -> None:
         """codes: one value per warp; the gang must be split when active warps disagree."""
@@ -356,7 +385,7 @@ class Gang:
                 if (on != on[0]).any():
                     top = np.where(m, v, np.iinfo(np.int64).min).reshape(-1, WARP)
                     self.split_by(top.max(1).tolist(), m)
-                    self.report("divergence", "lanes of a warp disagree on the operand of a barrier", site)
+                    self.report("divergence", "the threads of a warp disagree on the operand of a barrier", site)
                 v = on[0]
             out.append(int(v))
         return out

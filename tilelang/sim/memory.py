@@ -7,7 +7,7 @@ masks. Only active threads are checked and accessed; inactive ones read 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,12 +124,19 @@ def shared_access(
     G.sh.generic(at, who, write, site, same=same, collective=collective, atomic=atomic)
 
 
-def check_shared(G: Gang, addr: np.ndarray, nbytes: int, lo: int, hi: int, site: int) -> None:
+def check_shared(
+    G: Gang, addr: np.ndarray, nbytes: int, lo: int, hi: int, site: int, threads: np.ndarray | None = None
+) -> None:
     """Reports an access outside the buffer [lo, hi); stops the CTA when it leaves shared memory."""
     first, last = int(addr.min()), int(addr.max()) + nbytes
     if first >= lo and last <= hi:
         return
-    text = f"bytes [{first - lo}, {last - lo}) of {G.cta.prog.place(lo, hi)}"
+    at = addr.reshape(-1)
+    i = int(np.argmax((at < lo) | (at + nbytes > hi)))
+    who = G.who(int(threads.reshape(-1)[i])) if threads is not None else "an access"
+    view = G.cta.prog.places.around(lo - G.base, hi - G.base)
+    name = view[2] if view is not None else "shared memory"
+    text = f"{who} touches bytes [{at[i] - lo}, {at[i] + nbytes - lo}) of {name}, which has {hi - lo}"
     if first < G.lo or last > G.hi:
         G.cta.trap("oob", text, site)
     G.report("oob", text, site)
@@ -142,15 +149,26 @@ def _active(G: Gang, addr: Any, m: np.ndarray, size: int, lo: int, hi: int, vect
     at = _active_of(addr, mask, shape)
     if not at.size:
         return None
-    check_shared(G, at, size, lo, hi, site)
+    threads = _active_of(G.thread, mask, shape)
+    check_shared(G, at, size, lo, hi, site, threads)
     if vector > 1 or size > 1:
-        first = _active_of(addr[0], mask[0], shape[1:]) if len(shape) == 2 and vector > 1 and np.ndim(addr) == 2 else at
-        if (first % (min(vector * size, 16) if vector > 1 else size)).any():
-            G.report(
-                "misaligned", f"{vector}-wide access of {size}-byte elements in shared memory is not aligned", site
-            )
+        vectors = len(shape) == 2 and vector > 1 and np.ndim(addr) == 2
+        first = _active_of(addr[0], mask[0], shape[1:]) if vectors else at
+        odd = first % (min(vector * size, 16) if vector > 1 else size) != 0
+        if odd.any():
+            i = int(np.argmax(odd))
+            thread = _active_of(G.thread, mask[0], shape[1:])[i] if vectors else threads[i]
+            start = int(first[i])
+            where = G.cta.place(start, start + size, np.array([start]), size)
+            _misaligned(G, int(thread), vector, size, where, site)
     note_lanes(G, m)
-    return at, _active_of(G.thread, mask, shape), mask, shape
+    return at, threads, mask, shape
+
+
+def _misaligned(G: Gang, thread: int, vector: int, size: int, where: str, site: int) -> None:
+    bytes_ = f"{vector} elements of {size} bytes" if vector > 1 else f"an element of {size} bytes"
+    wide = min(vector * size, 16)
+    G.report("misaligned", f"{G.who(thread)} accesses {bytes_} at {where}, which is no multiple of {wide} bytes", site)
 
 
 def _index(at: np.ndarray, size: int) -> np.ndarray:
@@ -171,11 +189,14 @@ def sts(
     same = cells.view(raw)[index] == data.view(raw)
     shared_access(G, at, threads, dtype.itemsize, True, site, same=same)
     if at.size > 1 and at.ndim == 1:
-        _clash(G, index, data.view(raw), threads, site)
+        size = dtype.itemsize
+        _clash(G, index, data.view(raw), threads, site, lambda i: G.cta.place(i * size, (i + 1) * size))
     cells[index] = data
 
 
-def _clash(G: Gang, index: np.ndarray, data: np.ndarray, threads: np.ndarray, site: int) -> None:
+def _clash(
+    G: Gang, index: np.ndarray, data: np.ndarray, threads: np.ndarray, site: int, where: Callable[[int], str]
+) -> None:
     """Several threads of one instruction write one element: a race unless they write the same value."""
     order = np.argsort(index, kind="stable")
     i, d, t = index[order], data[order], threads[order]
@@ -183,7 +204,9 @@ def _clash(G: Gang, index: np.ndarray, data: np.ndarray, threads: np.ndarray, si
     if odd.any():
         k = int(np.argmax(odd))
         G.report(
-            "race-ww", f"threads {t[k]} and {t[k + 1]} write different values to one place in one instruction", site
+            "race-ww",
+            f"{G.who(int(t[k]))} and {G.who(int(t[k + 1]))} write different values to {where(int(i[k]))} at once",
+            site,
         )
 
 
@@ -228,15 +251,23 @@ def _global(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vecto
     for k, (i, d) in enumerate(zip(index, t.shape, strict=True)):
         if _outside(i, d, mask, shape):
             on = _active_of(i, mask, shape)
-            G.report("oob", f"index [{on.min()}, {on.max()}] of dimension {k} of {t.name}{list(t.shape)}", site)
+            n = int(np.argmax((on < 0) | (on >= d)))
+            who = G.who(int(_active_of(G.thread, mask, shape)[n]))
+            G.report("oob", f"{who} uses index {on[n]} in dimension {k} of {t.name}{list(t.shape)}", site)
             break
     if at.min() < 0 or at.max() >= t.data.size:
-        G.cta.trap("oob", f"elements [{at.min()}, {at.max()}] of {t.name}, which has {t.data.size}", site)
+        n = int(np.argmax((at < 0) | (at >= t.data.size)))
+        who = G.who(int(_active_of(G.thread, mask, shape)[n]))
+        G.cta.trap("oob", f"{who} touches element {at[n]} of {t.name}, which has {t.data.size}", site)
     if vector > 1:
         size = t.data.itemsize
-        first = _active_of(flat[0], mask[0], shape[1:]) if len(shape) == 2 and np.ndim(flat) == 2 else at
-        if ((np.asarray(first, np.int64) * size + t.data.ctypes.data) % min(vector * size, 16)).any():
-            G.report("misaligned", f"{vector}-wide access of {size}-byte elements of {t.name} is not aligned", site)
+        vectors = len(shape) == 2 and np.ndim(flat) == 2
+        first = _active_of(flat[0], mask[0], shape[1:]) if vectors else at
+        odd = (np.asarray(first, np.int64) * size + t.data.ctypes.data) % min(vector * size, 16) != 0
+        if odd.any():
+            n = int(np.argmax(odd))
+            thread = _active_of(G.thread, mask[0], shape[1:])[n] if vectors else _active_of(G.thread, mask, shape)[n]
+            _misaligned(G, int(thread), vector, size, f"element {first[n]} of {t.name}", site)
     return at, mask, shape
 
 
@@ -263,7 +294,7 @@ def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarra
     raw = f"u{t.data.itemsize}"
     threads = _active_of(G.thread, mask, shape)
     if at.size > 1:
-        _clash(G, at, data.view(raw), threads, site)
+        _clash(G, at, data.view(raw), threads, site, lambda i: f"element {i} of {t.name}")
     G.cta.prog.global_write(G, t, at, threads, site, data)
     G.cta.save(t.data, at)
     t.data[at] = data

@@ -39,15 +39,20 @@ def cp_async(
         at = _per_thread(G, src.index, here).astype(np.int64) * size
         n = _per_thread(G, bytes if src_bytes is None else src_bytes, here)
         data = src.target.data.view(np.uint8)
-        check_shared(G, to, bytes, G.lo, G.hi, site)
+        check_shared(G, to, bytes, G.lo, G.hi, site, G.thread[here])
         if (to % bytes).any() or ((at + data.ctypes.data) % bytes)[n > 0].any():
-            G.report("misaligned", f"cp_async of {bytes} bytes with an address that is no multiple of {bytes}", site)
+            who = f"cp.async of {bytes} bytes by {G.cta.role([w])}"
+            G.report("misaligned", f"{who} uses an address that is no multiple of {bytes}", site)
         if (n < 0).any() or (n > bytes).any():
-            G.report("oob", f"cp_async of {bytes} bytes with src_bytes {n.min()} to {n.max()}", site)
+            G.report("oob", f"cp.async of {bytes} bytes by {G.cta.role([w])} reads {n.min()} to {n.max()} bytes", site)
         used = n > 0
         if used.any() and (at[used].min() < 0 or (at + n)[used].max() > data.size):
             span = f"[{at[used].min()}, {(at + n)[used].max()})"
-            G.cta.trap("oob", f"cp_async reads bytes {span} of {src.target.name}, which has {data.size}", site)
+            G.cta.trap(
+                "oob",
+                f"cp.async of {G.cta.role([w])} reads bytes {span} of {src.target.name}, which has {data.size}",
+                site,
+            )
         _issue(G, site, w, lanes, here, to, data, at, n, bytes)
 
 
@@ -63,7 +68,7 @@ def _issue(
     n: np.ndarray,
     size: int,
 ) -> None:
-    op = AsyncOp("cp.async", site, G.cta.queue(("cp_async", w)))
+    op = AsyncOp("cp.async", site, G.cta.queue(("cp_async", w)), [w])
     op.generic = True
     note_lanes(G, here)
     past = G.sh.release(w, lanes)
@@ -115,7 +120,7 @@ def cp_async_mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
             epoch = np.zeros(o.agent + 1, np.int64)
             epoch[o.agent] = o.clock
             clocks = join(clocks, Clocks(epoch, np.zeros(1, np.int64)))
-        op = AsyncOp("cp.async arrive", site, G.cta.queue(("cp_async", w)))
+        op = AsyncOp("cp.async arrive", site, G.cta.queue(("cp_async", w)), [w])
         op.generic = True
         op.fire = lambda b=b, clocks=clocks, n=n: arrive_on(G, b, clocks, n, site)
         group[0].clear()  # the barrier answers for them
@@ -128,18 +133,23 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
     if isinstance(p, Pointer):
         cells, at = p.target.data, _per_thread(G, p.index, m)
         if at.min() < 0 or at.max() + lanes > cells.size:
-            G.cta.trap(
-                "oob",
-                f"atomic on elements [{at.min()}, {at.max() + lanes}) of {p.target.name}, which has {cells.size}",
-                site,
-            )
-        if lanes > 1 and ((at * cells.itemsize + cells.ctypes.data) % (lanes * cells.itemsize)).any():
-            G.report("misaligned", f"atomic on {lanes} elements of {p.target.name} is not aligned", site)
+            n = int(np.argmax((at < 0) | (at + lanes > cells.size)))
+            who = G.who(int(G.thread[m][n]))
+            G.cta.trap("oob", f"{who} updates element {at[n]} of {p.target.name}, which has {cells.size}", site)
+        odd = (at * cells.itemsize + cells.ctypes.data) % (lanes * cells.itemsize) != 0
+        if lanes > 1 and odd.any():
+            n = int(np.argmax(odd))
+            text = f"{G.who(int(G.thread[m][n]))} updates {lanes} elements at element {at[n]} of {p.target.name}"
+            G.report("misaligned", f"{text}, which is no multiple of {lanes * cells.itemsize} bytes", site)
         return cells if cells.dtype == dtype else cells.view(dtype), at
     at = _per_thread(G, p, m)
-    check_shared(G, at, dtype.itemsize, G.lo, G.hi, site)
-    if (at % dtype.itemsize).any():
-        G.cta.trap("misaligned", f"atomic on {dtype.name} in shared memory is not aligned", site)
+    check_shared(G, at, dtype.itemsize, G.lo, G.hi, site, G.thread[m])
+    odd = at % dtype.itemsize != 0
+    if odd.any():
+        n = int(np.argmax(odd))
+        where = G.cta.place(int(at[n]), int(at[n]) + dtype.itemsize)
+        text = f"{G.who(int(G.thread[m][n]))} updates a {dtype.name} at {where}, which is not aligned to it"
+        G.cta.trap("misaligned", text, site)
     note_lanes(G, m)
     shared_access(G, at, G.thread[m], dtype.itemsize, True, site, atomic=True)
     return G.cta.arena.view(dtype), at // dtype.itemsize

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.machine import Gang, Pointer
-from tilelang.sim.memory import note_lanes, shared_access
+from tilelang.sim.memory import check_shared, note_lanes, shared_access
 from tilelang.sim.registers import read_registers, view_rows, write_registers
+from tilelang.sim.report import Trap
 from tilelang.sim.shadow import WARP
 from tilelang.sim.table import meaning
 from tilelang.sim.values import np_dtype
@@ -79,15 +80,18 @@ def mma_f64(G: Gang, m: np.ndarray, site: int, d: Pointer, a: Any, b: Any) -> No
 def _rows(G: Gang, m: np.ndarray, site: int, addr: Any, count: int, write: bool, what: str) -> np.ndarray:
     """Row addresses `[warp, 8 * count]` of active warps, checked and recorded."""
     if any(lanes is not None for _, lanes in G.lanes(m)):
-        G.cta.trap("divergence", f"{what} is executed by a part of a warp", site)
+        G.converged(m, site, what)
+        raise Trap("divergence")
     at = np.broadcast_to(np.asarray(addr), (G.T,)).reshape(-1, WARP)[:, : 8 * count]
     tids = G.thread.reshape(-1, WARP)[:, : 8 * count]
     on = np.asarray(m.reshape(-1, WARP).any(1))
     used = at[on].reshape(-1)
     if used.min() < G.lo or used.max() + 16 > G.hi:
-        G.cta.trap("oob", f"{what} of shared [{used.min():#x}, {used.max() + 16:#x}) leaves the allocation", site)
+        check_shared(G, used, 16, G.lo, G.hi, site, tids[on].reshape(-1))
     if (used % 16).any():
-        G.cta.trap("misaligned", f"{what}: a row address is not 16-byte aligned", site)
+        n = int(np.argmax(used % 16 != 0))
+        who, where = G.who(int(tids[on].reshape(-1)[n])), G.cta.place(int(used[n]), int(used[n]) + 16)
+        G.cta.trap("misaligned", f"the row of {what} that {who} gives starts at no multiple of 16 bytes: {where}", site)
     note_lanes(G, m)
     shared_access(G, used, tids[on].reshape(-1), 16, write, site, collective=True)
     return np.where(on[:, None], at, G.lo)

@@ -32,15 +32,16 @@ def _granules(G: Gang, addr: int) -> slice:
 def mbar_init(G: Gang, m: np.ndarray, site: int, bar: Any, count: Any) -> None:
     for w, lanes, addr, n in G.by_address(m, bar):
         if n > 1:
-            G.report("barrier-init", f"{n} threads of warp {w} initialise the mbarrier at {addr:#x}", site)
+            name = G.cta.prog.places.barrier(addr - G.base)
+            G.report("barrier-init", f"{n} threads of {G.cta.role([w])} initialise mbarrier {name}", site)
         if addr % 8:
             G.cta.trap("misaligned", f"mbarrier at {addr:#x} is not 8-byte aligned", site)
         if addr in G.cta.bars:
-            G.report("barrier-init", f"{G.cta.bars[addr]} is initialised again", site)
+            G.report("barrier-init", f"{G.cta.bars[addr]} is initialised again by {G.cta.role([w])}", site)
         c = int(_at(G, lanes, w, count))
         if not 1 <= c < 1 << 20:
             G.report("barrier-init", f"mbarrier count {c} is out of range", site)
-        G.cta.bars[addr] = Mbarrier(addr, c, (w, int(G.sh.clk[w])), G.cta.prog.barrier_name(addr - G.base))
+        G.cta.bars[addr] = Mbarrier(addr, c, (w, int(G.sh.clk[w])), G.cta.prog.places.barrier(addr - G.base), site)
         G.sh.barrier[_granules(G, addr)] = True
 
 
@@ -54,13 +55,14 @@ def mbar_inval(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
 
 def arrive_on(G: Gang, b: Mbarrier, clocks: Clocks, n: int, site: int) -> None:
     """`n` arrivals that release `clocks`."""
-    b.arrivals[site] = b.arrivals.get(site, 0) + n
     b.cur = join(b.cur, clocks)
     while n:
         if b.pending == 0:
-            G.report("arrive-count", f"more arrivals than counted on {b}", site)
+            text = f"{n} more arrive on mbarrier {b.name}, which has all {b.count} arrivals of phase {b.phase}"
+            G.report("arrive-count", text + f" and waits for {b.tx} bytes", site)
             return
         k = min(n, b.pending)
+        b.arrivals[site] = b.arrivals.get(site, 0) + k
         b.pending, n = b.pending - k, n - k
         b.flip()
 
@@ -99,16 +101,12 @@ def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
     addr, parity = G.uniform(m, site, bar, parity)
     b = [G.cta.mbarrier(addr, w, lanes, site) for w, lanes in G.lanes(m)].pop()
     if parity not in (0, 1):
-        G.report("barrier", f"parity {parity} is neither 0 nor 1", site)
+        G.report("barrier", f"{G.cta.role(G.active(m))} waits for parity {parity}, which is neither 0 nor 1", site)
         parity &= 1
     while b.phase & 1 == parity:  # a fresh barrier passes parity 1
-        yield Wait(lambda: b.phase & 1 != parity, lambda: f"parity {parity} of {b}; arrivals so far {_who(G, b)}", site)
+        yield Wait(lambda: b.phase & 1 != parity, lambda: f"the phase of parity {parity} of {b}", site, bar=b)
     for w, lanes in G.lanes(m):
         G.sh.acquire(w, b.done, lanes)
-
-
-def _who(G: Gang, b: Mbarrier) -> str:
-    return ", ".join(f"{n} at {G.cta.prog.where(s)}" for s, n in b.arrivals.items()) or "none"
 
 
 @meaning("mbar_test", "mbar_try")
@@ -140,7 +138,7 @@ def _barrier(
     )
     rnd = st["round"] if arrives else st["mine"].get(G.active(m)[0], -1)
     if rnd < 0:
-        G.cta.trap("barrier", f"wait on {name} without an arrival before", site)
+        G.cta.trap("barrier", f"{G.cta.role(G.active(m))} waits on {name} without an arrival before", site)
     if arrives:
         if st["got"] and st["count"] != count:
             G.report("barrier-count", f"{name} is used with {st['count']} and {count} threads at once", site)
@@ -157,7 +155,7 @@ def _barrier(
             st["got"] += WARP
             st["sites"][w], st["mine"][w] = site, rnd
         if st["got"] > count:
-            G.report("arrive-count", f"{name}: {st['got']} threads for a count of {count}", site)
+            G.report("arrive-count", f"{st['got']} threads come to {name}, which counts {count}", site)
         if st["got"] >= count:
             st["out"][rnd], st["got"], st["round"], st["clk"], st["sites"] = st["clk"], 0, rnd + 1, Clocks.nothing(), {}
             st["out"].pop(rnd - 8, None)
@@ -272,3 +270,4 @@ def setmaxnreg(G: Gang, m: np.ndarray, site: int, regs: int) -> None:
     G.converged(m, site, "setmaxnreg")
     for w in G.active(m):
         G.cta.registers.setdefault(w, []).append(regs)
+    G.cta.budget_site = site

@@ -27,8 +27,9 @@ def _issue(
     nbytes = len(chunks) * 16
     lo = base // G.cta.span * G.cta.span + BASE
     if base < lo or base + nbytes > lo + G.cta.prog.shared_bytes:
-        G.cta.trap("oob", f"{what} of shared [{base:#x}, {base + nbytes:#x}) leaves the allocation", site)
-    op = AsyncOp(what, site)
+        span = f"bytes [{base - lo}, {base - lo + nbytes}) of shared memory, which has {G.cta.prog.shared_bytes}"
+        G.cta.trap("oob", f"a {what} of {G.who(thread)} touches {span}", site)
+    op = AsyncOp(what, site, warps=[thread // WARP])
     past = G.sh.release(thread // WARP, np.array([thread]))
     G.sh.new_agent(op, past)
     G.sh.asynchronous(G.sh.granules(chunks), op, past, write, site, mode)
@@ -38,7 +39,8 @@ def _issue(
 def complete_tx(G: Gang, bar: Mbarrier, op: AsyncOp, nbytes: int, phase: int, site: int) -> None:
     """Bytes have landed: releases the op's own epoch into the mbarrier."""
     if bar.phase != phase:
-        G.report("tx-count", f"bytes issued for phase {phase} arrive late: {bar}", site)
+        text = f"{nbytes} bytes of a {op.what} of {G.cta.role(op.warps)} that were issued for phase {phase} of"
+        G.report("tx-count", f"{text} {bar.name} land in phase {bar.phase}", site, bar.site)
     epoch = np.zeros(op.agent + 1, np.int64)
     epoch[op.agent] = op.clock
     bar.cur, bar.tx = join(bar.cur, Clocks(epoch, epoch)), bar.tx - nbytes
@@ -55,14 +57,15 @@ def _usable(G: Gang, tmap: Any, site: int, rank: int) -> TensorMap:
 
 def _aligned(G: Gang, base: int, to: int, what: str, site: int) -> None:
     if base % to:
-        G.report("misaligned", f"{what}: shared address {base:#x} is not {to}-byte aligned", site)
+        where = G.cta.place(base, base + 16)
+        G.report("misaligned", f"the tile of a {what} starts at {where}, which is no multiple of {to} bytes", site)
 
 
 def _starts(G: Gang, tmap: TensorMap, coords: list[int], what: str, site: int) -> None:
     """A box starts at whole 16 bytes of its row; a store that does not is an illegal instruction (measured, H200)."""
     if coords[0] * tmap.esize % 16:
         at = f"column {coords[0]} of {tmap.esize}-byte elements"
-        G.report("misaligned", f"{what}: the box starts at {at}, not at a multiple of 16 bytes", site)
+        G.report("misaligned", f"the box of a {what} starts at {at}, which is no multiple of 16 bytes", site)
 
 
 def _load(rank: int) -> None:

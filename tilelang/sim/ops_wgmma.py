@@ -16,6 +16,7 @@ import numpy as np
 from tilelang.sim.machine import AsyncOp, Gang, Local, Pointer
 from tilelang.sim.ops_tma import open_group, wait_groups
 from tilelang.sim.registers import check_written, register_slice, view_rows
+from tilelang.sim.report import Trap
 from tilelang.sim.shadow import WARP, Clocks, join
 from tilelang.sim.table import meaning
 from tilelang.sim.tensormap import swizzle
@@ -41,7 +42,7 @@ class TensorCore:
         i = self.issued.get(w, 0)
         self.issued[w] = i + 1
         while i - self.base >= len(self.ops):
-            self.ops.append(AsyncOp("wgmma", site, self.queue))
+            self.ops.append(AsyncOp("wgmma", site, self.queue, [w // 4 * 4 + i for i in range(4)]))
         return self.ops[i - self.base]
 
     def drop_complete(self) -> None:
@@ -57,7 +58,7 @@ def wgmma_desc(G: Gang, m: np.ndarray, site: int, tile: Any, lbo: Any, sbo: Any,
 
     bad = np.broadcast_to(np.asarray(tile) % 16, (G.T,))[m]
     if bad.any():
-        G.report("misaligned", "the tile of a matrix descriptor is not 16-byte aligned", site)
+        G.report("misaligned", "the tile of a matrix descriptor starts at no multiple of 16 bytes", site)
     return word(tile) | word(lbo) << np.uint64(16) | word(sbo) << np.uint64(32) | np.uint64(_CODE[swizzle] << 62)
 
 
@@ -115,17 +116,20 @@ def wgmma(
     tnsp_a: bool, tnsp_b: bool, mode: str, accumulate: Any = True,
 ) -> None:  # fmt: skip
     if any(lanes is not None for _, lanes in G.lanes(m)):
-        G.cta.trap("divergence", "wgmma is executed by a part of a warp", site)
+        G.converged(m, site, "wgmma")
+        raise Trap("divergence")
     adds = {"init": False, "acc": True}.get(mode, accumulate)
     acc, count = np_dtype(acc_dtype), n // 2 * np_dtype(acc_dtype).itemsize
     result = register_slice(G, d, count, m, site)
     source = register_slice(G, a, 16, m, site) if isinstance(a, Pointer) else None
     if not G.fences:  # PTX ISA 9.7.15.7.1: in front of the first wgmma of a warpgroup, whoever wrote its registers
-        G.report("wgmma-fence", "no wgmma_fence before the first wgmma", site)
+        G.report("wgmma-fence", f"no wgmma fence before the first wgmma of {G.cta.role(G.active(m))}", site)
     for buf in {id(x[0]): x[0] for x in (result, source) if x is not None}.values():
         if buf.touched == G.fences:
             G.report(
-                "wgmma-fence", f"{buf.name} was touched by plain code and not fenced (wgmma_fence) before wgmma", site
+                "wgmma-fence",
+                f"{buf.name} was touched by {G.cta.role(G.active(m))} without a wgmma fence before this wgmma",
+                site,
             )
     if source and not source[0].filled:
         check_written(G, *source, site)
@@ -142,7 +146,7 @@ def wgmma(
         if op.key is None:
             op.key = key
         elif op.key != key:
-            G.report("wgmma-desc", f"the warps of warpgroup {w // 4} issue different wgmma", site, op.site)
+            G.report("wgmma-desc", f"the warps of {G.cta.role(op.warps)} issue different wgmma", site, op.site)
         op.parts[w] = result, source, slice(i, i + WARP), past
         open_group(G, "wgmma", w, op)
         if op is not latest:  # once for the warps of this gang
@@ -183,7 +187,7 @@ def _issue(G: Gang, site: int, op: AsyncOp, w: int, shape: Any, tnsp: tuple[bool
         if read is None:
             continue
         if read[1][0] * 16 < G.lo or (read[1][-1] + 1) * 16 > G.hi:
-            G.cta.trap("oob", "a wgmma descriptor points outside shared memory", site)
+            G.cta.trap("oob", f"a descriptor of a wgmma of {G.cta.role(op.warps)} points outside shared memory", site)
         G.sh.asynchronous(G.sh.granules(read[1]), op, past, False, site, read[2])
     op.fire = lambda: _fire(G, op, warps, reads, (n, k, a_dtype, b_dtype, acc), tf32)
     if G.cta.policy.poison and not any(_same_result(p, op, w) for p in op.queue):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import sys
@@ -12,16 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.analysis.roles import Arrival, Roles
+from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.machine import POLICIES, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, dense, ldg, lds, stg, sts
+from tilelang.sim.places import Places
 from tilelang.sim.register_views import local_view
 from tilelang.sim.registers import ldl, stl
-from tilelang.sim.report import Refine, Report, SimUnsupported, Trap
+from tilelang.sim.report import Place, Refine, Remark, Report, SimUnsupported, Trap
 from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate
 from tilelang.sim.tensormap import TensorMap
 from tilelang.sim.values import cast, maximum, minimum, reinterpret, select, trunc_div, trunc_mod, wrap
+from tilelang.support.diagnostics import SourceSpan
 
 __all__ = ["Program"]
 
@@ -100,6 +105,7 @@ class Program:
         self, func: Any, *, granule: int | None = None, warps_per_gang: int = 4, strict_proxy: bool = True
     ) -> None:
         self.name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "kernel"
+        self._func, self._launch_index = func, 0
         self.translation = t = translate(func)
         self.source, self.shared_bytes, self.params = t.text, t.shared_bytes, t.params
         self.granule, self.width, self.strict_proxy = granule or t.granule, warps_per_gang, strict_proxy
@@ -112,30 +118,31 @@ class Program:
         self._host = scope["host"]
         self._kernels: list[Callable[..., Any]] = [scope[f"kernel{i}"] for i in range(t.launches)]
 
-    def where(self, site: int) -> str:
-        """The source place of a statement: the user's line when there is one, else the printed statement."""
+    def origin(self, site: int) -> Place:
+        """Where a statement comes from: the user's statement, or for one that the compiler inserted, the one before."""
         if site < 0:
-            return ""
+            return Place()
         stmt, span = self.translation.sites[site]
         if span is not None:
-            return f"{span.source_name.name}:{span.line}"
-        return " ".join(str(stmt).splitlines()[-1].split())[:150]
+            return Place(SourceSpan.of(span))
+        behind = next((s for _, s in reversed(self.translation.sites[:site]) if s is not None), None)
+        return Place(SourceSpan.of(behind), " ".join(str(stmt).splitlines()[-1].split())[:150])
 
-    def place(self, lo: int, hi: int) -> str:
-        """A range of shared addresses in the words of the kernel: the smallest buffer around it, and byte offsets."""
-        around = [v for v in reversed(self.translation.views) if v[0] <= lo and hi <= v[1]]
-        if not around:
-            return f"shared [{lo:#x}, {hi:#x})"
-        first, _, name = min(around, key=lambda v: v[1] - v[0])
-        return f"{name} bytes [{lo - first}, {hi - first})"
+    @functools.cached_property
+    def _roles(self) -> list[Roles]:
+        return [Roles(k) for k in launches(self._func)]
 
-    def barrier_name(self, addr: int) -> str:
-        """An mbarrier as the kernel names it: `full[2]`."""
-        around = [v for v in reversed(self.translation.views) if v[0] <= addr and addr + 8 <= v[1]]
-        if not around:
-            return f"at {addr:#x}"
-        first, _, name = min(around, key=lambda v: v[1] - v[0])
-        return f"{name}[{(addr - first) // 8}]"
+    def role(self, warps: list[int]) -> str:
+        """The role of warps of a block in the running launch, "" when they have none."""
+        return self._roles[self._launch_index].name(warps)
+
+    def arrivals(self, barrier: str) -> list[Arrival]:
+        """The statements that arrive on the mbarriers of this array."""
+        return self._roles[self._launch_index].arrivals(barrier)
+
+    @functools.cached_property
+    def places(self) -> Places:
+        return Places(self._func, self.translation.views)
 
     # --- a run
     def run(
@@ -157,10 +164,16 @@ class Program:
         reports: dict[Any, Report] = {}
         t0 = time.perf_counter()
 
-        def file(kind: str, text: str, site: int = -1, other: int = -1) -> None:
+        def file(kind: str, text: str, site: int = -1, other: int = -1, remarks: Sequence[Remark] = ()) -> None:
             key = kind, site, other
             if key not in reports:
-                reports[key] = Report(kind, text, self.where(site), self.where(other), self._block)
+                counterpart = self.origin(other) if other >= 0 else None
+                at = [
+                    (r.message, self.origin(r.at) if isinstance(r.at, int) else Place(SourceSpan.of(r.at)))
+                    for r in remarks
+                ]
+                notes = tuple(n for message, place in at for n in place.notes(message))
+                reports[key] = Report(kind, text, self.origin(site), counterpart, self._block, notes)
 
         self._block = ()
         stats: dict[str, Any] = {"ctas": 0, "steps": 0, "restarts": 0}
@@ -175,6 +188,7 @@ class Program:
         self, index: int, extents: dict[str, int], env: Any, context: Any, stats: Any, grid: Any, blocks: Any
     ) -> None:
         how, rng, file, reports = context
+        self._launch_index = index
         threads = int(np.prod([int(extents.get(f"threadIdx.{d}", 1)) for d in "xyz"]))
         nw = -(-threads // WARP)
         if threads > 1024:
@@ -365,35 +379,74 @@ def _clusters(
 
 
 def _hang(live: list[tuple[Gang, Any]], kind: str) -> None:
-    """Files what every gang waits for, and wgmmas that some warps of a warpgroup never issue."""
+    """Files what every gang of a block waits for, who should come, and wgmmas that some warps never issue."""
     for cta in {id(g.cta): g.cta for g, _ in live}.values():
         _incomplete(cta)
-    for g, _ in live:
-        g.report(kind, f"{g.cta.role(g.warp_list)} wait for {g.wait.text()}", g.wait.site)
+        first, *others = stuck = [g for g, _ in live if g.cta is cta]
+        remarks = [Remark(_waiting(g), g.wait.site) for g in others]
+        waiting = {w for g in stuck for w in g.warp_list}
+        every = [r * cta.warps_per_block + w for r in range(len(cta.blocks)) for w in range(cta.nw)]
+        if ended := [w for w in every if w not in waiting]:
+            remarks.append(Remark(f"{cta.role(ended)} {'has' if len(ended) == 1 else 'have'} ended"))
+        for bar in {id(g.wait.bar): g.wait.bar for g in stuck if g.wait.bar is not None}.values():
+            remarks += [Remark(f"{n} arrived on {bar.name} in this phase", site) for site, n in bar.arrivals.items()]
+            remarks += _missing(cta, bar.array, set(bar.arrivals))
+        first.report(kind, _waiting(first), first.wait.site, remarks=remarks)
+
+
+def _waiting(g: Gang) -> str:
+    return f"{g.cta.role(g.warp_list)} {'waits' if len(g.warp_list) == 1 else 'wait'} for {g.wait.text()}"
+
+
+def _missing(cta: Machine, array: str, came: set[int]) -> list[Remark]:
+    """Who should arrive on an mbarrier array, by the text of the program, but for the sites that did."""
+    found, places = cta.prog.arrivals(array), {}
+    if not found:
+        return [Remark(f"no statement of the kernel arrives on {array}")]
+    spans = {str(cta.prog.translation.sites[s][1]) for s in came}
+    for a in found:
+        if str(a.op.span) not in spans or a.op.span is None:
+            places.setdefault((a.warps, str(a.op.span)), []).append(a.op)
+    remarks = []
+    for (warps, _), ops in places.items():
+        verbs = dict.fromkeys("to arrive on" if op.name.startswith("mbar") else "to bring bytes to" for op in ops)
+        statement = f" ({ops[0].name}, placed by the compiler)" if ops[0].span is None else ""
+        text = f"{cta.role(list(warps))} has {' and '.join(verbs)} {array} here{statement}"
+        remarks.append(Remark(text, ops[0].span))
+    return remarks
 
 
 def _exit_checks(cta: Machine) -> None:
     """Work left behind. Named barriers may be left half full: the hardware resets them."""
     for o in cta.pending:
-        cta.report("exit", f"the block exits while a {o.what} is in flight", o.site)
+        cta.report("exit", f"the block ends while a {o.what} of {cta.role(o.warps)} is in flight", o.site)
     while cta.pending:
         o = next(o for o in cta.pending if o.queue[0] is o)
         cta.pending.remove(o)
         o.complete()
     for (kind, _), (ops, _) in cta.groups.items():
         for o in ops:
-            cta.report("exit", f"the block exits without waiting for a {o.what} ({kind} group)", o.site)
+            cta.report(
+                "exit", f"the block ends without waiting for a {o.what} of {cta.role(o.warps)} ({kind} group)", o.site
+            )
     _incomplete(cta)
     for bar in cta.bars.values():
         if bar.tx or bar.pending != bar.count:
-            cta.report("exit-barrier", f"left unbalanced: {bar}", next(iter(bar.arrivals), -1))
+            cta.report("exit-barrier", f"the block ends with {bar}", next(iter(bar.arrivals), bar.site))
     _register_checks(cta)
 
 
 def _incomplete(cta: Machine) -> None:
     for wg, core in cta.tensor.items():
         for o in list(core.ops)[:1]:
-            cta.report("divergence", f"only {cta.role(sorted(o.parts))} of warpgroup {wg} issue this wgmma", o.site)
+            cta.report("divergence", f"only {cta.role(sorted(o.parts))} of warpgroup {wg} issues this wgmma", o.site)
+
+
+def _budgets(cta: Machine, total: int) -> str:
+    """The arithmetic of register budgets."""
+    asked = [regs[-1] for regs in cta.registers.values() if regs]
+    parts = " + ".join(f"{WARP * asked.count(r)} threads x {r}" for r in sorted(set(asked)))
+    return f"register budgets ask for {parts} = {total} registers, a multiprocessor has {REGISTER_FILE}"
 
 
 def _register_checks(cta: Machine) -> None:
@@ -404,7 +457,11 @@ def _register_checks(cta: Machine) -> None:
     for first in range(0, cta.nw, 4):  # the first block answers for all
         asked = [cta.registers.get(w, []) for w in range(first, min(first + 4, cta.nw))]
         if any(a != asked[0] for a in asked):
-            cta.report("divergence", f"the warps of warpgroup {first // 4} execute different setmaxnreg: {asked}")
+            cta.report(
+                "divergence",
+                f"the warps of warpgroup {first // 4} execute different setmaxnreg: {asked}",
+                cta.budget_site,
+            )
         total += 32 * sum(a[-1] for a in asked if a)
     if total > REGISTER_FILE:
-        cta.report("resources", f"setmaxnreg asks for {total} registers in all, an SM has {REGISTER_FILE}")
+        cta.report("resources", _budgets(cta, total), cta.budget_site)

@@ -22,15 +22,26 @@ def in_flight(G: Gang, buf: Local, first: int, end: int, m: Any, write: bool, si
     warps = set(G.active(m if m.ndim == 1 else m.any(0)))
     for op, lo, hi, result in buf.flight:
         if lo < end and first < hi and (write or result) and warps - op.waited:
-            G.report("wgmma-in-flight", f"{buf.name} is touched while a wgmma still uses it", site, op.site)
+            who = G.cta.role(sorted(warps - op.waited))
+            verb, use = "writes" if write else "reads", "writes" if result else "reads"
+            text = f"{who} {verb} {_elements(buf, max(lo, first), min(hi, end))} while a wgmma in flight still {use} it"
+            G.report("wgmma-in-flight", text, site, op.site)
     buf.flight = [f for f in buf.flight if set(G.warp_list) - f[0].waited]
+
+
+def _elements(buf: Local, first: int, end: int) -> str:
+    """Elements of a register array: its name alone for a scalar."""
+    if len(buf.a) == 1:
+        return f"register {buf.name}"
+    return f"register {buf.name}[{first}]" if end - first == 1 else f"registers {buf.name}[{first}:{end}]"
 
 
 def check_written(G: Gang, buf: Local, index: Any, site: int) -> None:
     """Reports a read of register elements that no thread has written."""
     missing = buf.missing(index)
     if missing is not None:
-        G.report("uninit", f"read of {buf.name}[{missing}], which no thread has written", site)
+        text = f"{G.cta.role(G.warp_list)} reads {_elements(buf, missing, missing + 1)}, which no thread has written"
+        G.report("uninit", text, site)
 
 
 def _touch(G: Gang, buf: Local, index: Any, m: Any, write: bool, site: int) -> Any:
@@ -58,7 +69,7 @@ def _touch(G: Gang, buf: Local, index: Any, m: Any, write: bool, site: int) -> A
         if not m.any():
             return None
         text = str(lo) if lo == hi else f"[{lo}, {hi}]"
-        G.cta.trap("oob", f"element {text} of register array {buf.name}[{n}]", site)
+        G.cta.trap("oob", f"{G.cta.role(G.active(m))} touches element {text} of registers {buf.name}[{n}]", site)
     in_flight(G, buf, lo, hi + 1, m, write, site)
     if write:
         buf.touched = G.fences
@@ -105,7 +116,8 @@ def register_slice(G: Gang, p: Pointer, nbytes: int, m: np.ndarray, site: int) -
     size = p.target.dtype.itemsize
     stop = start + -(-nbytes // size)
     if start < 0 or stop > len(p.target.a):
-        G.cta.trap("oob", f"registers [{start}, {stop}) of {p.target.name}[{len(p.target.a)}]", site)
+        text = f"{G.cta.role(G.active(m))} touches [{start}, {stop}) of registers {p.target.name}[{len(p.target.a)}]"
+        G.cta.trap("oob", text, site)
     return p.target, slice(start, stop)
 
 

@@ -7,39 +7,92 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Refine", "Report", "SimError", "SimUnsupported", "Trap", "Wait"]
+from tilelang.sim.kinds import KINDS
+from tilelang.support.diagnostics import Note, SourceSpan, render
+
+__all__ = ["Place", "Refine", "Remark", "Report", "SimError", "SimUnsupported", "Trap", "Wait"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a statement of the device program comes from. A statement that the compiler inserted has the user's
+    statement in front of it as its place, and its own text."""
+
+    span: SourceSpan | None = None
+    inserted: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.span.file}:{self.span.line}" if self.span is not None and not self.inserted else self.inserted
+
+    def notes(self, message: str = "") -> list[Note]:
+        """Lines below a report that say where this is."""
+        if not self.inserted:
+            return [Note(message, self.span)] if message else []
+        behind = f"the compiler put it behind this: {self.inserted}" if self.span is not None else self.inserted
+        return [Note(f"{message}; {behind}" if message else behind, self.span if message else None)]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One more thing that a report says, at a site of the program, at a span, or nowhere."""
+
+    message: str
+    at: Any = -1
 
 
 @dataclass(frozen=True)
 class Report:
     """One finding.
 
-    `kind` names the mistake (race-ww, race-wr, race-rw, proxy-fence, uninit, oob, misaligned, deadlock, divergence,
-    ...),
-    `text` says who and where in memory; `where`/`other` are the source places of the access and of its counterpart.
+    `kind` is an entry of `KINDS`; `text` says who (role, warp or thread), where in memory and which barrier and phase;
+    `place` and `counterpart` are the statement to blame and the other one; `block` is the block's index.
     """
 
     kind: str
     text: str
-    where: str = ""
-    other: str = ""
+    place: Place = Place()
+    counterpart: Place | None = None
     block: tuple[int, ...] = ()
+    remarks: tuple[Note, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """FILE:LINE, or the device statement where the user wrote none."""
+        return str(self.place)
+
+    @property
+    def other(self) -> str:
+        return str(self.counterpart) if self.counterpart is not None else ""
+
+    def render(self) -> str:
+        """The full text: header, the user's line with a caret, the counterpart's, and what to do."""
+        notes = self.place.notes()
+        if self.counterpart is not None:
+            notes += self.counterpart.notes("the other access is here")
+        notes += self.remarks
+        if self.block:
+            notes.append(Note(f"in block {self.block}"))
+        help_text = KINDS[self.kind].help if self.kind in KINDS else ""
+        return render(f"error[{self.kind}]: {self.text}", self.place.span, notes, help_text)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         other = f"\n    other: {self.other}" if self.other else ""
         block = f" (block {self.block})" if self.block else ""
-        return f"{place}{self.kind}: {self.text}{block}{other}"
+        more = "".join(f"\n    {n.message}" for n in self.remarks)
+        return f"{place}{self.kind}: {self.text}{block}{other}{more}"
 
 
 @dataclass
 class Wait:
-    """What a suspended gang yields. `poll`: it spins, and is ready again whenever nothing better can run."""
+    """What a suspended gang yields. `poll`: it spins, and is ready again whenever nothing better can run. `bar`: the
+    mbarrier that is waited for."""
 
     ready: Callable[[], bool]
     text: Callable[[], str]
     site: int
     poll: bool = field(default=False)
+    bar: Any = None
 
 
 class SimUnsupported(NotImplementedError):
@@ -51,9 +104,9 @@ class SimError(RuntimeError):
 
     def __init__(self, name: str, reports: list[Report]) -> None:
         self.reports = reports
-        shown = "\n".join(f"  {r}" for r in reports[:20])
-        more = f"\n  ... and {len(reports) - 20} more" if len(reports) > 20 else ""
-        super().__init__(f"simulation of {name} found {len(reports)} fault(s):\n{shown}{more}")
+        shown = "\n\n".join(r.render() for r in reports[:20])
+        more = f"\n\n... and {len(reports) - 20} more" if len(reports) > 20 else ""
+        super().__init__(f"simulation of {name} found {len(reports)} fault(s)\n\n{shown}{more}")
 
 
 class Refine(Exception):

@@ -25,6 +25,7 @@ SEVERAL = -2  # lane of a granule that several lanes of a warp have read
 COLLECTIVE = -1  # lane of an access by the warp as a whole, or by an asynchronous operation
 Part = dict[int, dict[int, int]]  # warp -> {lanes (bit mask): epoch}
 ALL_LANES = (1 << WARP) - 1
+_SWIZZLE = ("no swizzle", "a swizzle of 32 bytes", "a swizzle of 64 bytes", "a swizzle of 128 bytes")
 
 
 class Clocks:
@@ -72,8 +73,8 @@ class Shadow:
         nwarps: int,
         granule: int,
         report: Callable[..., None],
-        place: Callable[[int, int], str],
-        role: Callable[[list[int]], str],
+        place: Callable[..., str],
+        role: Callable[..., str],
         strict_proxy: bool = True,
     ) -> None:
         self.place, self.role = place, role
@@ -93,7 +94,7 @@ class Shadow:
         self.part: dict[int, Part] = {}  # row -> lane coverage
         self.seg_lanes = [0] * nwarps  # lanes that accessed shared memory since the warp synchronised
         self.last: dict[int, int] = {}  # async agent -> clock of its newest operation
-        self.label: dict[int, str] = {}
+        self.label: dict[int, tuple[str, list[int]]] = {}  # async agent -> what it is, and who issued it
         self.loose: set[int] = (
             set()
         )  # async agents that write through the generic proxy: any fence that saw them covers them
@@ -108,7 +109,7 @@ class Shadow:
             self.vc, self.av, self.na = np.pad(self.vc, grow), np.pad(self.av, grow), 2 * self.na
         self.widen(past)
         op.agent, op.clock = a, self.last.get(a, 0) + 1
-        self.last[a], self.label[a] = op.clock, op.what
+        self.last[a], self.label[a] = op.clock, (op.what, op.warps)
         (self.loose.add if op.generic else self.loose.discard)(a)
 
     def widen(self, past: Clocks) -> None:
@@ -228,22 +229,32 @@ class Shadow:
         k = 4 - self.shift
         return chunks if k == 0 else (chunks[:, None] << k | np.arange(1 << k)).reshape(-1)
 
-    def _name(self, agent: int) -> str:
-        return self.role([agent]) if agent < self.nw else self.label.get(agent, "async op")
+    def _name(self, agent: int, lane: int = COLLECTIVE) -> str:
+        if agent < self.nw:
+            return self.role([agent], lane)
+        what, warps = self.label[agent]
+        return f"a {what} of {self.role(warps)}" if warps else f"a {what}"
+
+    def where(self, g: np.ndarray) -> str:
+        """Granules in the words of the kernel."""
+        step = 1 << self.shift
+        return self.place(int(g.min()) * step, (int(g.max()) + 1) * step, g * step, step)
 
     def _file(
-        self, kind: str, bad: np.ndarray, g: np.ndarray, who: Any, site: int, verb: str, agents: Any, sites: Any
-    ) -> None:
+        self, kind: str, bad: np.ndarray, g: np.ndarray, who: Any, site: int, text: str, agents: Any, sites: Any,
+        lane: Any = COLLECTIVE, its_lane: Any = None,
+    ) -> None:  # fmt: skip
+        """Files what is `bad`. `text` has {me}, {it} and {place}; agents, sites and its_lane say who the other is."""
         i = int(np.argmax(bad))
-        me, it = self._name(int(who[i]) if isinstance(who, np.ndarray) else who), self._name(int(agents(i)))
-        lo, hi = int(g[bad].min()) << self.shift, (int(g[bad].max()) + 1) << self.shift
+        my_lane = int(lane[i]) if isinstance(lane, np.ndarray) else lane
+        me = self._name(int(who[i]) if isinstance(who, np.ndarray) else who, my_lane)
+        it = self._name(int(agents(i)), COLLECTIVE if its_lane is None else int(its_lane(i)))
         if me == it:
-            it = "another lane of it" if int(agents(i)) < self.nw else f"another {it}"
-        self.report(kind, f"{me} against the {verb} by {it} in {self.place(lo, hi)}", site, int(sites(i)))
+            it = "another lane of it" if int(agents(i)) < self.nw else f"another{it.removeprefix('a')}"
+        self.report(kind, text.format(me=me, it=it, place=self.where(g[bad])), site, int(sites(i)))
 
     def _unwritten(self, g: np.ndarray, clocks: np.ndarray) -> str:
-        missing = g[clocks == 0]
-        return self.place(int(missing.min()) << self.shift, (int(missing.max()) + 1) << self.shift)
+        return self.where(g[clocks == 0])
 
     def _covered(self, bad: np.ndarray, rows: Any, agents: np.ndarray, clocks: np.ndarray, lanes: np.ndarray) -> None:
         """Clears `bad` where a release by single lanes covers the access."""
@@ -290,25 +301,33 @@ class Shadow:
                 g,
                 who,
                 site,
-                "write",
+                f"{{me}} {'writes' if write else 'reads'} {{place}}, which {{it}} wrote, with no order between the two",
                 lambda i: wa[i],
                 lambda i: self.w_site[g[i]],
+                lane,
+                lambda i: wl[i],
             )
         clock = self.clk[who]
         if not write:
             if not wc.all():
-                self.report("uninit", f"read of shared memory that nobody wrote: {self._unwritten(g, wc)}", site)
+                i = int(np.argmin(wc != 0))
+                who_reads = self._name(int(who[i]), int(lane[i]))
+                self.report("uninit", f"{who_reads} reads {self._unwritten(g, wc)}, which nobody has written", site)
             several = (self.r_clock[g, who] > self.vc[rows, who]) & (self.r_lane[g, who] != lane)
             self.r_lane[g, who] = np.where(several, SEVERAL, lane)
             self._repeated(g, who, lane)
             self.r_clock[g, who], self.r_site[g, who] = clock, site
             return
         if self.barrier[g].any():
-            self.report("barrier-overwritten", "data written over a live mbarrier", site)
+            i = int(np.argmax(self.barrier[g]))
+            text = (
+                f"{self._name(int(who[i]), int(lane[i]))} writes data over a live mbarrier, {self.where(g[i : i + 1])}"
+            )
+            self.report("barrier-overwritten", text, site)
         late = self.r_clock[g] > self.vc[rows]
         at = np.arange(len(g))
         late[at, who] &= ~((self.r_lane[g, who] == lane) & (lane >= 0))
-        self._overtaken(late, g, rows, who, site)
+        self._overtaken(late, g, rows, who, site, lane)
         self.w_agent[g], self.w_clock[g], self.w_async[g], self.w_site[g] = who, clock, False, site
         self.w_atomic[g] = atomic
         self.w_lane[g], self.w_mode[g], self.r_clock[g] = lane, -1, 0
@@ -319,7 +338,9 @@ class Shadow:
         if odd.any():
             self.r_lane[g[odd], who[odd]] = SEVERAL
 
-    def _overtaken(self, late: np.ndarray, g: np.ndarray, rows: Any, who: Any, site: int) -> None:
+    def _overtaken(
+        self, late: np.ndarray, g: np.ndarray, rows: Any, who: Any, site: int, lane: Any = COLLECTIVE
+    ) -> None:
         """Files reads (`late[granule, agent]`) that a write does not come after, unless a release by their lanes
         covers them.
         """
@@ -335,7 +356,12 @@ class Shadow:
             return
         bad, first = np.zeros(len(g), bool), np.zeros(len(g), np.int64)
         bad[at[open_]], first[at[open_]] = True, agents[open_]
-        self._file("race-rw", bad, g, who, site, "read", lambda i: first[i], lambda i: self.r_site[g[i], first[i]])
+        reader = np.full(len(g), COLLECTIVE)
+        reader[at[open_]] = lanes[open_]
+        self._file(
+            "race-rw", bad, g, who, site, "{me} writes {place}, which {it} reads, with no order between the two",
+            lambda i: first[i], lambda i: self.r_site[g[i], first[i]], lane, lambda i: reader[i],
+        )  # fmt: skip
 
     def touched(self, w: int, lanes: int) -> None:
         self.seg_lanes[w] |= lanes
@@ -349,26 +375,32 @@ class Shadow:
         wa, wc = self.w_agent[g], self.w_clock[g]
         own = (wa == op.agent) & (wc == op.clock)
         bad = (wc > past.vc[wa]) & ~own
-        writer = ("write", lambda i: wa[i], lambda i: self.w_site[g[i]])
+        verb = "writes" if write else "reads"
+        writer = (lambda i: wa[i], lambda i: self.w_site[g[i]], COLLECTIVE, lambda i: self.w_lane[g[i]])
         if bad.any():
             self._covered(bad, past.part, wa, wc, self.w_lane[g])
         if bad.any():
-            self._file("race-ww" if write else "race-wr", bad, g, op.agent, site, *writer)
+            text = f"{{me}} {verb} {{place}}, which {{it}} wrote, with no order between the two"
+            self._file("race-ww" if write else "race-wr", bad, g, op.agent, site, text, *writer)
         unfenced = ~bad & ~self.w_async[g] & (wc > past.av[wa])
         if not op.generic and unfenced.any():
-            self._file("proxy-fence", unfenced, g, op.agent, site, *writer)
+            text = f"{{me}} {verb} {{place}}, which {{it}} wrote without a proxy fence (fence.proxy.async) behind it"
+            self._file("proxy-fence", unfenced, g, op.agent, site, text, *writer)
         if not write:
             if not wc.all():
                 self.report(
-                    "uninit", f"{op.what} reads shared memory that nobody wrote: {self._unwritten(g, wc)}", site
+                    "uninit", f"{self._name(op.agent)} reads {self._unwritten(g, wc)}, which nobody has written", site
                 )
             if mode is not None and (odd := (self.w_mode[g] >= 0) & (self.w_mode[g] != mode) & (wc > 0)).any():
-                verb = f"write with swizzle mode {self.w_mode[g][odd][0]} (read with {mode})"
-                self._file("layout", odd, g, op.agent, site, verb, *writer[1:])
+                swizzles = f"{_SWIZZLE[mode]}, which {{it}} wrote with {_SWIZZLE[int(self.w_mode[g][odd][0])]}"
+                self._file("layout", odd, g, op.agent, site, f"{{me}} reads {{place}} with {swizzles}", *writer)
             self.r_clock[g, op.agent], self.r_site[g, op.agent] = op.clock, site
             return
         if self.barrier[g].any():
-            self.report("barrier-overwritten", f"{op.what} over a live mbarrier", site)
+            at = g[self.barrier[g]]
+            self.report(
+                "barrier-overwritten", f"{self._name(op.agent)} writes over a live mbarrier, {self.where(at)}", site
+            )
         late = self.r_clock[g] > past.vc
         self._overtaken(late, g, past.part, op.agent, site)
         self.w_agent[g], self.w_clock[g], self.w_async[g], self.w_site[g] = op.agent, op.clock, not op.generic, site

@@ -6,7 +6,7 @@ After:   alloc As {OFFSET: 0}; alloc C_stage {OFFSET: 0}; alloc As_full {OFFSET:
 
 Requires: level 3, layouts on shared buffers.
 Ensures:  OFFSET (bytes) on every shared and barrier allocation; tiles are 1024-aligned, as 128-byte swizzles and
-          TMA ask.
+          TMA ask; TILES on the function says where the elements of each tile lie.
 Does not: order accesses to bytes that two buffers share: insert_sync sees the overlap and does.
 
 Lives are counted in statements of the kernel's outermost list (of the consumers, when there are roles); a ring
@@ -15,6 +15,7 @@ buffer lives from the start, since its producer runs ahead.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -24,10 +25,11 @@ from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import touches
 from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.views import bases
-from tilelang.ir.attrs import ASYNC_COPY, BARRIER_SCOPE, LAYOUT, OFFSET, RING, SHARED_SCOPES
-from tilelang.ir.stmts import Kernel, consumer_list, map_kernels, rebuild, shape_of, walk_list
+from tilelang.ir.attrs import ASYNC_COPY, BARRIER_SCOPE, LAYOUT, OFFSET, RING, SHARED_SCOPES, TILES
+from tilelang.ir.stmts import Kernel, consumer_list, launches, map_kernels, rebuild, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads as load_layout
+from tilelang.layout import row_major
 from tilelang.target.operands import TMA_SHARED_ALIGN
 
 __all__ = ["arena_bytes", "buffer_bytes", "plan_arena"]
@@ -38,7 +40,24 @@ SMALL_ALIGN = 128
 
 def plan_arena(func: Any, reuse: bool = True) -> Any:
     """The function with an arena offset on every shared buffer. `reuse=False` gives each its own bytes."""
-    return map_kernels(func, lambda kernel: _plan(kernel, reuse))
+    planned = map_kernels(func, lambda kernel: _plan(kernel, reuse))
+    tiles = {a.buffer.name: _places(a) for k in launches(planned) for a in _allocs(k) if _is_tile(a.buffer)}
+    return planned.with_attr(TILES, json.dumps(tiles)) if tiles else planned
+
+
+def _places(alloc: Any) -> dict[str, Any]:
+    """What turns an address into the program's own indices: the layout of one version, and the bytes of one."""
+    shape, text = shape_of(alloc.buffer), alloc.annotations.get(LAYOUT)
+    layout = (
+        load_layout(str(text)) if text is not None else row_major(shape[1:] if RING in alloc.annotations else shape)
+    )
+    versions = math.prod(shape[: len(shape) - len(layout.shape)])
+    return {
+        "layout": layout.dumps(),
+        "versions": versions,
+        "bytes": buffer_bytes(alloc) // max(versions, 1),
+        "bits": bits_of(alloc.buffer),
+    }
 
 
 def buffer_bytes(alloc: Any) -> int:
@@ -68,7 +87,7 @@ def arena_bytes(allocs: list[Any]) -> int:
 
 
 def _plan(kernel: Kernel, reuse: bool) -> Kernel:
-    allocs = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer) and _is_shared(s.buffer)]
+    allocs = _allocs(kernel)
     lives = _lives(consumer_list(kernel.body), allocs) if reuse else {}
     whole = (0, 1 << 30)
     placed: list[tuple[int, int, tuple[int, int]]] = []
@@ -95,8 +114,17 @@ def _plan(kernel: Kernel, reuse: bool) -> Kernel:
     return kernel.with_body(rebuild(kernel.body, note))
 
 
+def _allocs(kernel: Kernel) -> list[Any]:
+    """The kernel's allocations in shared memory."""
+    return [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer) and _is_shared(s.buffer)]
+
+
+def _is_tile(buffer: Any) -> bool:
+    return buffer.ty.storage_scope in SHARED_SCOPES
+
+
 def _is_shared(buffer: Any) -> bool:
-    return buffer.ty.storage_scope in SHARED_SCOPES or buffer.ty.storage_scope == BARRIER_SCOPE
+    return _is_tile(buffer) or buffer.ty.storage_scope == BARRIER_SCOPE
 
 
 def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:

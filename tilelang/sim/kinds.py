@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of what the simulator reports: one entry a kind, with its meaning and what to do.
+
+`tilelang explain KIND` prints an entry. Every kind has a program and its exact text in testing/sim/reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["KINDS", "Kind"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`meaning`: the rule that is broken; `help`: what to write."""
+
+    meaning: str
+    help: str
+
+
+_ORDER = "order the two: T.sync_threads() for the block, T.sync_warp() inside a warp, or an mbarrier between the roles"
+_FENCE = "write T.fence_proxy_async() behind the writes, in the threads that wrote, in front of the barrier"
+_MBAR = "allocate mbarriers with T.alloc_barrier, which initialises them before any thread goes on"
+
+KINDS: dict[str, Kind] = {
+    "race-wr": Kind("shared memory is read while its write is not ordered before", _ORDER),
+    "race-ww": Kind("shared memory is written twice without an order between the writes", _ORDER),
+    "race-rw": Kind("shared memory is overwritten while a read is not ordered before", _ORDER),
+    "race-global": Kind(
+        "global memory is written by two blocks with different values, or read in a block that wrote it, unordered",
+        "give every element one writer, use atomics, or put T.sync_threads() between the write and the read",
+    ),
+    "proxy-fence": Kind(
+        "the copy engine or wgmma (async proxy) touches shared memory that plain code wrote, without a proxy fence "
+        "of the writer in between",
+        _FENCE,
+    ),
+    "uninit": Kind(
+        "shared memory or registers are read that nobody has written", "write it first, or wait for the copy"
+    ),
+    "wgmma-in-flight": Kind(
+        "a register of a wgmma is touched while the wgmma may still read or write it",
+        "wait first: T.wait_wgmma(0)",
+    ),
+    "wgmma-fence": Kind(
+        "plain code touched a register of a wgmma, and no wgmma.fence stands in between",
+        "this is a fault of tilelang unless the kernel calls wgmma itself; please report it",
+    ),
+    "wgmma-desc": Kind(
+        "the four warps of a warpgroup issue wgmma with different operands",
+        "make descriptors and accumulate flags uniform over the warpgroup",
+    ),
+    "layout": Kind(
+        "shared memory is read with another swizzle than the copy engine wrote it with",
+        "give the tile one layout: T.annotate_layout",
+    ),
+    "barrier": Kind("an mbarrier is used that is not one, or with a parity other than 0 and 1", _MBAR),
+    "barrier-init": Kind("an mbarrier is used before its initialisation is visible to the user of it", _MBAR),
+    "barrier-overwritten": Kind("data is written over a live mbarrier", "give barriers and data bytes of their own"),
+    "arrive-count": Kind(
+        "more threads arrive on a barrier than it counts in one phase",
+        "make T.alloc_barrier count the threads that arrive, or let fewer arrive",
+    ),
+    "tx-count": Kind(
+        "the bytes of a transfer land in another phase of the mbarrier than the one they were issued for",
+        "announce all bytes of a phase (T.mbarrier_arrive_expect_tx) before its last arrival",
+    ),
+    "barrier-count": Kind(
+        "threads come to a named barrier with different or impossible numbers of threads",
+        "give all of them one number and count: T.sync_threads(id, threads)",
+    ),
+    "deadlock": Kind(
+        "nobody can go on: every thread waits for something that never comes",
+        "let the missing arrivals happen, with the count and the phase that is waited for",
+    ),
+    "livelock": Kind("threads spin on a value that nobody changes", "let another thread of the same launch change it"),
+    "exit": Kind(
+        "the block ends while asynchronous work of it is not waited for",
+        "wait for it before the end: T.tma_store_wait(0, read=False), T.ptx_wait_group(0), T.wait_wgmma(0)",
+    ),
+    "exit-barrier": Kind(
+        "the block ends with a phase of an mbarrier half complete",
+        "let arrivals and announced bytes add up to whole phases",
+    ),
+    "divergence": Kind(
+        "an operation of a whole warp, warpgroup or block is executed by a part of it",
+        "move it out of the branch, or let all threads of the group take the branch",
+    ),
+    "oob": Kind("an access leaves its buffer", "guard it, or make the extent fit"),
+    "misaligned": Kind(
+        "a vector access, a copy or a barrier is not aligned to its width",
+        "start it at a multiple of its bytes, or use a narrower one",
+    ),
+    "tma": Kind(
+        "the driver refuses the tensor map of a copy",
+        "make row pitches and the start of a tensor multiples of 16 bytes",
+    ),
+    "resources": Kind(
+        "the block asks for more threads, shared memory or registers than a multiprocessor has",
+        "use smaller tiles or fewer stages, or lower T.inc_max_nreg",
+    ),
+    "trap": Kind("the kernel aborts itself", "see why the code at the line is reached"),
+    "assert": Kind("an assertion of the program fails", "see the condition at the line"),
+}
