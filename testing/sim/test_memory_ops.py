@@ -102,6 +102,16 @@ def test_atomics(op: str, f: Any, space: str) -> None:
     assert b[0] == f(a)
 
 
+def test_atomics_on_elements_of_a_thread_each() -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        T.evaluate(dev("atomic_add", at(B, (tx + 1) % 64), A[tx], dtype="int32"))
+
+    a, b = RNG.integers(-100, 100, 64).astype(np.int32), np.ones(64, np.int32)
+    result = simulate(kernel(body, {"A": ((64,), "int32"), "B": ((64,), "int32")}, 64), [a, b])
+    assert not result.reports, result
+    assert (b == np.roll(a, 1) + 1).all()
+
+
 def test_atomic_tickets_are_distinct() -> None:
     def body(tx: Any, bx: Any, B: Any, N: Any) -> None:
         ticket = T.bind(dev("atomic_add", at(N, 0), 1, dtype="int32"))

@@ -131,7 +131,7 @@ def cp_async_mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
 def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: int) -> tuple[np.ndarray, np.ndarray]:
     """(cells, index of each active thread) that an atomic works on."""
     if isinstance(p, Pointer):
-        cells, at = p.target.data, _per_thread(G, p.index, m)
+        cells, at = p.target.data, _per_thread(G, p.index, m).astype(np.int64)  # it becomes an address
         if at.min() < 0 or at.max() + lanes > cells.size:
             n = int(np.argmax((at < 0) | (at + lanes > cells.size)))
             who = G.who(int(G.thread[m][n]))
