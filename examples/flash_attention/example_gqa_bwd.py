@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention over (batch, sequence, heads, head dimension) with its gradients, as a torch function.
+
+The forward pass leaves the logarithm of each row's sum, so that the backward pass makes any tile of the weights again
+from Q and K: P = exp(S - lse). With delta = sum(O * dO) of each row, and dP = dO V^T:
+
+    dV = P^T dO        dS = P * (dP - delta)        dQ = dS K * scale        dK = dS^T Q * scale
+
+A block of the second kernel owns a tile of keys and walks over the queries of all heads that share them: dK and dV
+need no atomics. For dQ there are two ways: the same walk adds its products to a float32 tensor atomically, in any
+order; or a third kernel owns a tile of queries and walks over the keys (`deterministic`: the same bits every time).
+
+`python example_gqa_bwd.py` checks the gradients and, on a GPU, times them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import torch
+from attention_reference import DTYPES, forward_flops, make_inputs, reference
+from example_gqa_fwd_bshd import gqa_fwd
+
+import tilelang
+import tilelang.language as T
+from tilelang.testing import assert_relative_error
+
+LOG2E = 1.4426950408889634
+
+
+@tilelang.jit(out_idx=[2])
+def attention_delta(batch, heads, seq_q, dim, block_M=64, threads=128, dtype="float16"):
+    """A kernel (O, dO) -> delta (batch, heads, seq_q) float32: the sum of O * dO over the head dimension."""
+    shape = (batch, seq_q, heads, dim)
+
+    @T.prim_func
+    def main(
+        O: T.Tensor(shape, dtype),
+        dO: T.Tensor(shape, dtype),
+        delta: T.Tensor((batch, heads, seq_q), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(seq_q, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            o = T.alloc_fragment((block_M, dim), dtype)
+            do = T.alloc_fragment((block_M, dim), dtype)
+            product = T.alloc_fragment((block_M, dim), "float32")
+            row_sum = T.alloc_fragment((block_M,), "float32")
+            T.copy(O[bz, bx * block_M : (bx + 1) * block_M, by, :], o)
+            T.copy(dO[bz, bx * block_M : (bx + 1) * block_M, by, :], do)
+            for i, j in T.Parallel(block_M, dim):
+                product[i, j] = T.cast(o[i, j], "float32") * T.cast(do[i, j], "float32")
+            T.reduce_sum(product, row_sum, dim=1)
+            T.copy(row_sum, delta[bz, by, bx * block_M : (bx + 1) * block_M])
+
+    return main
+
+
+@tilelang.jit
+def gqa_bwd_dkv(
+    batch,
+    heads,
+    seq_q,
+    seq_kv,
+    dim,
+    is_causal,
+    groups=1,
+    with_dq=True,
+    block_M=128,
+    block_N=64,
+    num_stages=2,
+    threads=256,
+    dtype="float16",
+):
+    """A kernel (Q, K, V, dO, lse, delta, dQ, dK, dV) that writes dK and dV, and adds to dQ (float32) if `with_dq`.
+
+    A block owns block_M keys of one head of keys and visits tiles of block_N queries.
+    """
+    sm_scale = 1.0 / math.sqrt(dim)
+    scale = sm_scale * LOG2E
+    past = seq_kv - seq_q
+    q_shape = (batch, seq_q, heads, dim)
+    kv_shape = (batch, seq_kv, heads // groups, dim)
+    row_shape = (batch, heads, seq_q)
+    accum_dtype = "float32"
+
+    @T.prim_func
+    def main(
+        Q: T.Tensor(q_shape, dtype),
+        K: T.Tensor(kv_shape, dtype),
+        V: T.Tensor(kv_shape, dtype),
+        dO: T.Tensor(q_shape, dtype),
+        lse: T.Tensor(row_shape, accum_dtype),
+        delta: T.Tensor(row_shape, accum_dtype),
+        dQ: T.Tensor(q_shape, accum_dtype),
+        dK: T.Tensor(kv_shape, dtype),
+        dV: T.Tensor(kv_shape, dtype),
+    ):
+        with T.Kernel(T.ceildiv(seq_kv, block_M), heads // groups, batch, threads=threads) as (bx, by, bz):
+            K_shared = T.alloc_shared([block_M, dim], dtype)
+            V_shared = T.alloc_shared([block_M, dim], dtype)
+            Q_shared = T.alloc_shared([block_N, dim], dtype)
+            dO_shared = T.alloc_shared([block_N, dim], dtype)
+            dS_shared = T.alloc_shared([block_M, block_N], dtype)
+            lse_shared = T.alloc_shared([block_N], accum_dtype)
+            delta_shared = T.alloc_shared([block_N], accum_dtype)
+            P = T.alloc_fragment([block_M, block_N], accum_dtype)  # transposed: keys by queries
+            P_cast = T.alloc_fragment([block_M, block_N], dtype)
+            dP = T.alloc_fragment([block_M, block_N], accum_dtype)
+            dS_cast = T.alloc_fragment([block_M, block_N], dtype)
+            dk = T.alloc_fragment([block_M, dim], accum_dtype)
+            dv = T.alloc_fragment([block_M, dim], accum_dtype)
+            dq = T.alloc_fragment([block_N, dim], accum_dtype)
+
+            T.copy(K[bz, bx * block_M : (bx + 1) * block_M, by, :], K_shared)
+            T.copy(V[bz, bx * block_M : (bx + 1) * block_M, by, :], V_shared)
+            T.clear(dk)
+            T.clear(dv)
+
+            tiles = T.ceildiv(seq_q, block_N)
+            first = T.min(T.max(bx * block_M - past, 0) // block_N, tiles) if is_causal else 0
+            for t in T.Pipelined((tiles - first) * groups, num_stages=num_stages):
+                head = by * groups + t % groups
+                row = (first + t // groups) * block_N
+                T.copy(Q[bz, row : row + block_N, head, :], Q_shared)
+                T.copy(lse[bz, head, row : row + block_N], lse_shared)
+                T.gemm(K_shared, Q_shared, P, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
+                for i, j in T.Parallel(block_M, block_N):
+                    visible = row + j < seq_q
+                    if is_causal:
+                        visible = visible and row + j + past >= bx * block_M + i
+                    P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_shared[j] * LOG2E), 0)
+                T.copy(P, P_cast)
+
+                T.copy(dO[bz, row : row + block_N, head, :], dO_shared)
+                T.copy(delta[bz, head, row : row + block_N], delta_shared)
+                T.gemm(V_shared, dO_shared, dP, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
+                T.gemm(P_cast, dO_shared, dv, policy=T.GemmWarpPolicy.FullRow)
+
+                for i, j in T.Parallel(block_M, block_N):
+                    dS_cast[i, j] = P[i, j] * (dP[i, j] - delta_shared[j]) * sm_scale
+                T.gemm(dS_cast, Q_shared, dk, policy=T.GemmWarpPolicy.FullRow)
+                if with_dq:
+                    T.copy(dS_cast, dS_shared)
+                    T.gemm(dS_shared, K_shared, dq, transpose_A=True, clear_accum=True)
+                    for i, j in T.Parallel(block_N, dim):
+                        if row + i < seq_q:
+                            T.atomic_add(dQ[bz, row + i, head, j], dq[i, j])
+
+            T.copy(dv, dV[bz, bx * block_M : (bx + 1) * block_M, by, :])
+            T.copy(dk, dK[bz, bx * block_M : (bx + 1) * block_M, by, :])
+
+    return main
+
+
+@tilelang.jit(out_idx=[6])
+def gqa_bwd_dq(
+    batch,
+    heads,
+    seq_q,
+    seq_kv,
+    dim,
+    is_causal,
+    groups=1,
+    block_M=128,
+    block_N=64,
+    num_stages=2,
+    threads=256,
+    dtype="float16",
+):
+    """A kernel (Q, K, V, dO, lse, delta) -> dQ. A block owns block_M queries and visits tiles of block_N keys."""
+    sm_scale = 1.0 / math.sqrt(dim)
+    scale = sm_scale * LOG2E
+    past = seq_kv - seq_q
+    q_shape = (batch, seq_q, heads, dim)
+    kv_shape = (batch, seq_kv, heads // groups, dim)
+    row_shape = (batch, heads, seq_q)
+    accum_dtype = "float32"
+
+    @T.prim_func
+    def main(
+        Q: T.Tensor(q_shape, dtype),
+        K: T.Tensor(kv_shape, dtype),
+        V: T.Tensor(kv_shape, dtype),
+        dO: T.Tensor(q_shape, dtype),
+        lse: T.Tensor(row_shape, accum_dtype),
+        delta: T.Tensor(row_shape, accum_dtype),
+        dQ: T.Tensor(q_shape, dtype),
+    ):
+        with T.Kernel(T.ceildiv(seq_q, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            Q_shared = T.alloc_shared([block_M, dim], dtype)
+            dO_shared = T.alloc_shared([block_M, dim], dtype)
+            K_shared = T.alloc_shared([block_N, dim], dtype)
+            V_shared = T.alloc_shared([block_N, dim], dtype)
+            lse_local = T.alloc_fragment([block_M], accum_dtype)
+            delta_local = T.alloc_fragment([block_M], accum_dtype)
+            P = T.alloc_fragment([block_M, block_N], accum_dtype)
+            dP = T.alloc_fragment([block_M, block_N], accum_dtype)
+            dS_cast = T.alloc_fragment([block_M, block_N], dtype)
+            dq = T.alloc_fragment([block_M, dim], accum_dtype)
+
+            T.copy(Q[bz, bx * block_M : (bx + 1) * block_M, by, :], Q_shared)
+            T.copy(dO[bz, bx * block_M : (bx + 1) * block_M, by, :], dO_shared)
+            T.copy(lse[bz, by, bx * block_M : (bx + 1) * block_M], lse_local)
+            T.copy(delta[bz, by, bx * block_M : (bx + 1) * block_M], delta_local)
+            T.clear(dq)
+
+            last = T.ceildiv(seq_kv, block_N)
+            if is_causal:
+                last = T.min(last, T.ceildiv(T.max((bx + 1) * block_M + past, 0), block_N))
+            for k in T.Pipelined(last, num_stages=num_stages):
+                T.copy(K[bz, k * block_N : (k + 1) * block_N, by // groups, :], K_shared)
+                T.copy(V[bz, k * block_N : (k + 1) * block_N, by // groups, :], V_shared)
+                T.gemm(Q_shared, K_shared, P, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
+                T.gemm(dO_shared, V_shared, dP, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
+                for i, j in T.Parallel(block_M, block_N):
+                    visible = k * block_N + j < seq_kv
+                    if is_causal:
+                        visible = visible and bx * block_M + i + past >= k * block_N + j
+                    P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_local[i] * LOG2E), 0)
+                for i, j in T.Parallel(block_M, block_N):
+                    dS_cast[i, j] = P[i, j] * (dP[i, j] - delta_local[i]) * sm_scale
+                T.gemm(dS_cast, K_shared, dq, policy=T.GemmWarpPolicy.FullRow)
+
+            T.copy(dq, dQ[bz, bx * block_M : (bx + 1) * block_M, by, :])
+
+    return main
+
+
+class GroupedQueryAttention(torch.autograd.Function):
+    """Attention of Q (batch, seq_q, heads, dim) with K and V (batch, seq_kv, heads // groups, dim).
+
+    `deterministic` makes the gradient of Q in a kernel of its own. `target` and `tiles` (sizes and threads of all
+    kernels) are for machines and shapes that the defaults do not fit.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v, is_causal, deterministic=False, target=None, tiles=None):
+        shape, options = _problem(q, k, is_causal, tiles)
+        output, lse = gqa_fwd.with_options(target=target)(*shape, **options)(q, k, v)
+        ctx.save_for_backward(q, k, v, output, lse)
+        ctx.options = (is_causal, deterministic, target, tiles)
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):
+        is_causal, deterministic, target, tiles = ctx.options
+        gradients = gqa_backward(*ctx.saved_tensors, grad.contiguous(), is_causal, deterministic, target, tiles)
+        return *gradients, None, None, None, None
+
+
+def _problem(q: torch.Tensor, k: torch.Tensor, is_causal: bool, tiles: dict[str, int] | None) -> tuple[tuple, dict]:
+    batch, seq_q, heads, dim = q.shape
+    dtype = next(name for name, kind in DTYPES.items() if kind == q.dtype)
+    shape = (batch, heads, seq_q, k.shape[1], dim, is_causal)
+    return shape, {"groups": heads // k.shape[2], "dtype": dtype, **(tiles or {})}
+
+
+def gqa_backward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    output: torch.Tensor,
+    lse: torch.Tensor,
+    grad: torch.Tensor,
+    is_causal: bool,
+    deterministic: bool = False,
+    target: str | None = None,
+    tiles: dict[str, int] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(dQ, dK, dV) for the gradient of the output; `lse` is what `gqa_fwd` gives."""
+    shape, options = _problem(q, k, is_causal, tiles)
+    batch, seq_q, heads, dim = q.shape
+    delta = attention_delta.with_options(target=target)(batch, heads, seq_q, dim, dtype=options["dtype"])(output, grad)
+    # Without atomics the kernel leaves dQ alone.
+    dq = torch.zeros_like(q, dtype=torch.float32)
+    dk, dv = torch.empty_like(k), torch.empty_like(v)
+    dkv = gqa_bwd_dkv.with_options(target=target)(*shape, with_dq=not deterministic, **options)
+    dkv(q, k, v, grad, lse, delta, dq, dk, dv)
+    if deterministic:
+        return gqa_bwd_dq.with_options(target=target)(*shape, **options)(q, k, v, grad, lse, delta), dk, dv
+    return dq.to(q.dtype), dk, dv
+
+
+def check(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, deterministic: bool = False, **where
+) -> list[float]:
+    """Assert output and gradients against float32; returns the relative errors of O, dQ, dK, dV."""
+    grad = torch.randn_like(q)
+    given = [x.detach().requires_grad_() for x in (q, k, v)]
+    output = GroupedQueryAttention.apply(*given, is_causal, deterministic, where.get("target"), where.get("tiles"))
+    output.backward(grad)
+    wanted = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    expected, _ = reference(*wanted, is_causal)
+    expected.backward(grad.float())
+    limit = 1e-3 if q.dtype == torch.float16 else 8e-3
+    pairs = [(output, expected), *((a.grad, b.grad) for a, b in zip(given, wanted))]
+    return [assert_relative_error(a, b, limit) for a, b in pairs]
+
+
+def main() -> None:
+    on_gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=2 if on_gpu else 1)
+    parser.add_argument("--heads", type=int, default=32 if on_gpu else 2)
+    parser.add_argument("--groups", type=int, default=4 if on_gpu else 2)
+    parser.add_argument("--seq_q", type=int, default=4096 if on_gpu else 100)
+    parser.add_argument("--seq_kv", type=int, default=4096 if on_gpu else 130)
+    parser.add_argument("--dim", type=int, default=128 if on_gpu else 64)
+    parser.add_argument("--is_causal", action="store_true")
+    args = parser.parse_args()
+
+    shape = (args.batch, args.heads, args.seq_q, args.seq_kv, args.dim)
+    q, k, v = make_inputs(*shape, args.groups, device="cuda" if on_gpu else "cpu")
+    for deterministic in (False, True):
+        errors = check(q, k, v, args.is_causal, deterministic)
+        print(f"deterministic {deterministic!s:5}: relative errors {', '.join(f'{e:.2e}' for e in errors)}")
+    if on_gpu:
+        output, lse = gqa_fwd(*shape, args.is_causal, args.groups)(q, k, v)
+        grad = torch.randn_like(output)
+        flops = 2.5 * forward_flops(*shape, args.is_causal)
+        for deterministic in (False, True):
+            ms = tilelang.profiler.do_bench(
+                lambda d=deterministic: gqa_backward(q, k, v, output, lse, grad, args.is_causal, d)
+            )
+            print(f"deterministic {deterministic!s:5}: backward {ms:8.4f} ms {1e-9 * flops / ms:8.2f} TFLOP/s")
+
+
+if __name__ == "__main__":
+    main()

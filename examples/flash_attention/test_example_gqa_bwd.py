@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of attention against those of torch in float32: on the cpu, on the simulator and on the GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from attention_reference import make_inputs  # noqa: E402
+from example_gqa_bwd import check, gqa_backward  # noqa: E402
+from example_gqa_fwd_bshd import gqa_fwd  # noqa: E402
+
+SMALL = {"block_M": 64, "block_N": 64, "num_stages": 2, "threads": 128}
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_small(target: str, is_causal: bool, deterministic: bool) -> None:
+    torch.manual_seed(0)
+    inputs = make_inputs(1, 2, 70, 100, 32, groups=2)
+    check(*inputs, is_causal, deterministic, target=target, tiles=SMALL)
+
+
+def test_bfloat16_without_groups() -> None:
+    torch.manual_seed(0)
+    check(*make_inputs(1, 2, 64, 64, 64, dtype="bfloat16"), True, target="cpu", tiles=SMALL)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_gpu(dim: int, is_causal: bool, deterministic: bool) -> None:
+    torch.manual_seed(0)
+    for heads, groups, seq_q, seq_kv in ((8, 4, 500, 1000), (3, 1, 1024, 1024)):
+        check(*make_inputs(2, heads, seq_q, seq_kv, dim, groups, device="cuda"), is_causal, deterministic)
+
+
+@pytest.mark.gpu
+def test_deterministic_on_the_gpu() -> None:
+    torch.manual_seed(0)
+    shape = (2, 8, 1024, 1024, 64)
+    q, k, v = make_inputs(*shape, groups=4, device="cuda")
+    output, lse = gqa_fwd(*shape, True, 4)(q, k, v)
+    grad = torch.randn_like(output)
+    first, *others = (gqa_backward(q, k, v, output, lse, grad, True, deterministic=True) for _ in range(3))
+    for other in others:
+        assert all(torch.equal(a, b) for a, b in zip(first, other))
