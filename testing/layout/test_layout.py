@@ -13,7 +13,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from layout_strategies import Expr, elements, index_maps, layouts, loops_over, place_sets, place_sets_of, reference
 
-from tilelang.layout import SharedTile, recover, same
+from tilelang.layout import SharedTile, loads, recover, same
 from tilelang.layout.digit_layout import DigitLayout
 from tilelang.layout.digits import Digit, NotStructured, split
 
@@ -47,6 +47,15 @@ def test_locate_inverts_apply_and_masks_the_rest(layout):
         assert not valid or tuple(index) == owner[place]
         value = [x.evaluate(env) if isinstance(x, Expr) else x for x in (*symbolic[0], symbolic[1])]
         assert bool(value[-1]) == (place in owner) and (not value[-1] or tuple(value[:-1]) == owner[place])
+
+
+def test_locate_masks_a_group_that_ends_before_the_next_stride_does():
+    window = loads("fragment(8,48)[2:t32 4:r2, 32:t1 2:r1]").compose(loads("map<d0,d1>(8,19)[8:d0.1, 19:d1.1] +d1.5"))
+    owner = {tuple(reference(window, i, 0).values()): i for i in elements(window)}
+    assert len(owner) == 8 * 19
+    for place in itertools.product(range(64), range(8)):
+        index, valid = window.locate(thread=place[0], reg=place[1])
+        assert bool(valid) == (place in owner) and (not valid or tuple(index) == owner[place])
 
 
 @given(layouts(replicas=False))

@@ -211,6 +211,33 @@ def test_sequential_loops_run_through_registers():
     assert np.all(got["X"].arrays["thread"] == got["X"].arrays["thread"][:, :1])
 
 
+def test_a_loop_over_the_end_of_a_fragment_has_slots_for_that_end_alone():
+    with Builder(32) as p:
+        X = p.fragment("X", (64,))
+        p.parallel((64,), lambda i: store(X, 1.0, i))
+        p.parallel((48,), lambda i: store(X, X[i + 16] + 1.0, i + 16))
+    out, _, _ = laid_out(p.func)
+    last = nests(out)[1]
+    assert dict(last.offset).get("reg", 0) == 0 and last.span("reg") <= 2
+
+
+def test_a_tile_that_one_pass_of_a_loop_writes_in_part_is_moved_with_its_old_values():
+    with Builder(128, (1,), {"g": ((8, 32), "float32")}) as p:
+        X = p.fragment("X", (8, 32))
+        p.copy(p.args[0], X)
+        with p.serial(8) as k:
+            p.parallel((32,), lambda j: store(X, 1.0, k, j))
+        p.copy(X, p.args[0])
+    out, _, notes = laid_out(p.func)
+    assert len(notes) == 1
+    (loop,) = (
+        s
+        for s in walk_list(launches(out)[0].body)
+        if isinstance(s, tirx.For) and LAYOUT not in s.annotations and s.kind == tirx.ForKind.SERIAL
+    )
+    assert len(loop.body.seq) == 3  # X to shared memory, the nest, and back
+
+
 def test_a_runtime_index_keeps_its_dimension_in_one_thread():
     with Builder(64, (4,), {"g": ((64, 16), "float32")}) as p:
         X, y = p.fragment("X", (64, 16)), p.fragment("y", (64,))

@@ -581,6 +581,40 @@ def test_slots_of_cp_async_copies_are_filled_again_behind_a_barrier(again: str) 
     np.testing.assert_array_equal(data["C"], times * (data["A"].astype(np.float32) @ data["A"].astype(np.float32).T))
 
 
+@pytest.mark.parametrize("depths", [(3, 1), (1, 3), (2, 3)])
+def test_cp_async_copies_run_ahead_in_all_loops_that_fill_a_tile_or_in_none(depths: tuple[int, int]) -> None:
+    with Builder(128, params={"A": ((64, 128), "float16"), "C": ((64, 64), "float32")}) as b:
+        A, C = b.args
+        S, acc = b.shared("S", (64, 32)), b.fragment("acc", (64, 64))
+        b.fill(acc)
+        for stages in depths:
+            with b.serial(4, stages) as k:
+                b.copy(region(A, (0, 64), (k * 32, 32)), S)
+                b.gemm(S, S, acc, trans_b=True)
+        b.copy(acc, C)
+    done = after(b.func, "pipeline_async_copies", SM80)
+    assert sum("cp_async_wait" in line for line in outline(done)) == (2 if min(depths) > 1 else 0)
+    assert shape_of(allocs(done)["S"].buffer) == ((max(depths), 64, 32) if min(depths) > 1 else (64, 32))
+
+
+def test_a_tile_that_one_pass_fills_twice_does_not_run_ahead() -> None:
+    with Builder(
+        128, params={"A": ((64, 128), "float16"), "C": ((64, 64), "float32"), "D": ((64, 64), "float32")}
+    ) as b:
+        A, C, D = b.args
+        S = b.shared("S", (64, 32))
+        acc, bcc = b.fragment("acc", (64, 64)), b.fragment("bcc", (64, 64))
+        b.fill(acc)
+        b.fill(bcc)
+        with b.serial(2, 2) as k:
+            for half, to in ((0, acc), (64, bcc)):
+                b.copy(region(A, (0, 64), (k * 32 + half, 32)), S)
+                b.gemm(S, S, to, trans_b=True)
+        b.copy(acc, C)
+        b.copy(bcc, D)
+    assert not any("async" in line for line in outline(after(b.func, "pipeline_async_copies", SM80)))
+
+
 def test_stages_shrink_to_what_fits_and_say_so() -> None:
     ctx = Context(SM90)
     func = gemm_program(bn=256, stages=8)

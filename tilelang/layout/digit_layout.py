@@ -108,7 +108,7 @@ class DigitLayout:
         dims = iter(self.shape)
         for g, (width, extent) in enumerate(zip(self.groups, self.extents, strict=False)):
             x, rest = got[f"d{g}"], extent
-            if math.prod(d.extent for d in self.digits[g]) > extent:
+            if self.inverse.span(f"d{g}") > extent:
                 valid = (x < extent) & valid
             for _ in range(width):
                 rest //= next(dims)
@@ -118,7 +118,10 @@ class DigitLayout:
 
     @cached_property
     def inverse(self) -> DigitLayout:
-        """From places (offset and swizzle removed) to group indices "d0"..., "rep"; "hole" != 0 where unused."""
+        """From places (offset and swizzle removed) to group indices "d0"..., "rep"; "hole" != 0 where unused.
+
+        A group index beyond its extent marks an unused place as well: a group may end before the next stride does.
+        """
         rows: dict[str, list[tuple[int, int, str, int]]] = {a: [] for a in self.axes}
         for g, digits in enumerate((*self.digits, self.replicas)):
             target, div = (f"d{g}" if g < len(self.digits) else "rep"), 1
@@ -129,9 +132,16 @@ class DigitLayout:
                     rows[d.axis].append((d.stride, d.extent, target, div))
                 div *= d.extent
         spans, out = [], []
+        tops = {f"d{g}": math.prod(d.extent for d in ds) for g, ds in enumerate(self.digits)}
         for axis in self.axes:
             digits, cur = [], 1
             for stride, extent, target, place in sorted(rows[axis]):
+                if stride % cur and stride > cur and digits:
+                    below = digits[-1]
+                    start = cur // below.extent  # its stride
+                    if below.extent * below.stride == tops.get(below.axis) and stride % start == 0:
+                        digits[-1] = below._replace(extent=stride // start)
+                        cur = stride
                 if stride % cur:
                     raise NotStructured(f"digits overlap on {axis}")
                 digits += [Digit(stride // cur, "hole", 1)] * (stride > cur) + [Digit(extent, target, place)]

@@ -9,6 +9,7 @@ After:   for s in [0, stages - 1): if s < n: As[s] = A[s]; commit
 Requires: level 2; async copies are T.Parallel nests marked ASYNC_COPY.
 Ensures:  such copies have versions (RING: insert_sync leaves their writes to the commit groups and the barrier
           here); those that cannot run ahead lose the mark and stay synchronous.
+          A buffer runs ahead in all loops that load it or in none.
 Does not: touch loops whose loads a producer warp took.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.effects import is_async_gemm, touches
-from tilelang.analysis.loads import load_sites, run_ahead_obstacle
+from tilelang.analysis.loads import Site, load_sites, run_ahead_obstacle
 from tilelang.ir.attrs import ASYNC_COPY, RING
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import (
@@ -52,17 +53,31 @@ class _Pipeliner:
         self.kernel = kernel
         self.versions: dict[Any, Any] = {}
         self.ahead: set[Any] = set()
+        sites: dict[Any, list[Site]] = {}  # of every buffer that async copies fill
         for site in load_sites(kernel.body):
-            if not _is_async(site.stmt):
+            if _is_async(site.stmt):
+                sites.setdefault(_ends(site.stmt)[1], []).append(site)
+        for dst, loads in sites.items():
+            if not self.may_run_ahead(dst, loads):
                 continue
-            src, dst = _ends(site.stmt)
-            staged = site.loop is not None and site.loop.step is None and pipeline_stages(site.loop) > 1
-            if staged and run_ahead_obstacle(site, dst, src, kernel) is None:
-                self.ahead.add(site.stmt)
-                shape = (pipeline_stages(site.loop), *shape_of(dst))
-                self.versions[dst] = tirx.decl_buffer(
-                    shape, dtype_of(dst), dst.name, scope=dst.ty.storage_scope, layout=None
-                )
+            self.ahead.update(site.stmt for site in loads)
+            shape = (max(pipeline_stages(site.loop) for site in loads), *shape_of(dst))
+            self.versions[dst] = tirx.decl_buffer(
+                shape, dtype_of(dst), dst.name, scope=dst.ty.storage_scope, layout=None
+            )
+
+    def may_run_ahead(self, dst: Any, loads: list[Site]) -> bool:
+        """All loads of a buffer run ahead, or none: it has versions everywhere. A pass of a loop fills one of them."""
+        loops = [site.loop for site in loads]
+        if len(set(loops)) < len(loops):
+            return False
+        return all(
+            site.loop is not None
+            and site.loop.step is None
+            and pipeline_stages(site.loop) > 1
+            and run_ahead_obstacle(site, dst, _ends(site.stmt)[0], self.kernel) is None
+            for site in loads
+        )
 
     def run(self) -> Kernel:
         body = self.walk(self.kernel.body)

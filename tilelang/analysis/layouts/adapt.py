@@ -12,7 +12,7 @@ import numpy as np
 from tilelang.layout import AnyLayout, Digit, DigitLayout, NotStructured, Table
 from tilelang.layout.spread import replicated
 
-__all__ = ["extend", "once", "replicated_over", "restrict"]
+__all__ = ["extend", "from_register_0", "once", "replicated_over", "restrict"]
 
 
 @lru_cache(4096)
@@ -63,6 +63,14 @@ def restrict(layout: AnyLayout, rank: int) -> AnyLayout:
     if any(d.axis == "thread" and d.stride and d.extent > 1 for ds in flat.digits[rank:] for d in ds):
         raise NotStructured("a sequential loop changes the owning thread")
     return replace(flat, shape=flat.shape[:rank], digits=flat.digits[:rank], groups=()).compact("reg")
+
+
+@lru_cache(4096)
+def from_register_0(layout: AnyLayout) -> AnyLayout:
+    """The same threads, registers counted from 0: a loop over the end of a tile has no slots for its beginning."""
+    if isinstance(layout, Table):
+        return layout
+    return replace(layout, offset=tuple((a, v) for a, v in layout.offset if a != "reg"))
 
 
 @lru_cache(1024)

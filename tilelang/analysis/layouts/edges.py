@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from tilelang.analysis.layouts.adapt import extend, once, replicated_over, restrict
+from tilelang.analysis.layouts.adapt import extend, from_register_0, once, replicated_over, restrict
 from tilelang.analysis.layouts.costs import (
     INSTR,
     MOVES,
@@ -169,7 +169,7 @@ class Link:
 
     def _loop_at(self, home: AnyLayout) -> AnyLayout:
         assert self.access is not None
-        found = restrict(home.compose(self.access), self.rank)
+        found = from_register_0(restrict(home.compose(self.access), self.rank))
         return once(found) if self.once else found
 
     def price(self, known: Known) -> tuple[int, list[Relayout]]:

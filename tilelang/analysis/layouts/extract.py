@@ -383,8 +383,11 @@ def _own_expressions(stmt: Any) -> list[Any]:
 
 
 def _covers(found: Any, inner: tuple[int, ...], tile: Tile) -> bool:
-    """An unconditional store through this map writes every element."""
-    if found is None:
+    """An unconditional store through this map writes every element in each run of its nest.
+
+    What `inner` counts need not happen in one run: a loop around the nest, an index out of memory, a loop that ends.
+    """
+    if found is None or inner:
         return False
     if math.prod(found.shape) != math.prod(tile.shape):
         return False
