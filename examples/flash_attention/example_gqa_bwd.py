@@ -64,6 +64,7 @@ def gqa_bwd_dkv(
     dim,
     is_causal,
     groups=1,
+    window=None,
     with_dq=True,
     block_M=128,
     block_N=64,
@@ -118,7 +119,9 @@ def gqa_bwd_dkv(
 
             tiles = T.ceildiv(seq_q, block_N)
             first = T.min(T.max(bx * block_M - past, 0) // block_N, tiles) if is_causal else 0
-            for t in T.Pipelined((tiles - first) * groups, num_stages=num_stages):
+            if window is not None:  # queries from (bx + 1) * block_M - 1 - past + window on see none of the keys
+                tiles = T.min(tiles, T.ceildiv(T.max((bx + 1) * block_M - 1 - past + window, 0), block_N))
+            for t in T.Pipelined(T.max(tiles - first, 0) * groups, num_stages=num_stages):
                 head = by * groups + t % groups
                 row = (first + t // groups) * block_N
                 T.copy(Q[bz, row : row + block_N, head, :], Q_shared)
@@ -128,6 +131,8 @@ def gqa_bwd_dkv(
                     visible = row + j < seq_q
                     if is_causal:
                         visible = visible and row + j + past >= bx * block_M + i
+                    if window is not None:
+                        visible = visible and bx * block_M + i > row + j + past - window
                     P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_shared[j] * LOG2E), 0)
                 T.copy(P, P_cast)
 
@@ -161,6 +166,7 @@ def gqa_bwd_dq(
     dim,
     is_causal,
     groups=1,
+    window=None,
     block_M=128,
     block_N=64,
     num_stages=2,
@@ -204,10 +210,13 @@ def gqa_bwd_dq(
             T.copy(delta[bz, by, bx * block_M : (bx + 1) * block_M], delta_local)
             T.clear(dq)
 
+            first = 0
             last = T.ceildiv(seq_kv, block_N)
             if is_causal:
                 last = T.min(last, T.ceildiv(T.max((bx + 1) * block_M + past, 0), block_N))
-            for k in T.Pipelined(last, num_stages=num_stages):
+            if window is not None:
+                first = T.max(bx * block_M + past - window + 1, 0) // block_N
+            for k in T.Pipelined(first, last, num_stages=num_stages):
                 T.copy(K[bz, k * block_N : (k + 1) * block_N, by // groups, :], K_shared)
                 T.copy(V[bz, k * block_N : (k + 1) * block_N, by // groups, :], V_shared)
                 T.gemm(Q_shared, K_shared, P, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
@@ -216,6 +225,8 @@ def gqa_bwd_dq(
                     visible = k * block_N + j < seq_kv
                     if is_causal:
                         visible = visible and bx * block_M + i + past >= k * block_N + j
+                    if window is not None:
+                        visible = visible and k * block_N + j > bx * block_M + i + past - window
                     P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_local[i] * LOG2E), 0)
                 for i, j in T.Parallel(block_M, block_N):
                     dS_cast[i, j] = P[i, j] * (dP[i, j] - delta_local[i]) * sm_scale
@@ -234,43 +245,52 @@ class GroupedQueryAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, is_causal, deterministic=False, target=None, tiles=None):
-        shape, options = _problem(q, k, is_causal, tiles)
+    def forward(ctx, q, k, v, is_causal, window=None, deterministic=False, target=None, tiles=None):
+        shape, options = problem(q, k, is_causal, window, tiles)
         output, lse = gqa_fwd.with_options(target=target)(*shape, **options)(q, k, v)
         ctx.save_for_backward(q, k, v, output, lse)
-        ctx.options = (is_causal, deterministic, target, tiles)
+        ctx.options = (is_causal, window, deterministic, target, tiles)
         return output
 
     @staticmethod
     def backward(ctx, grad):
-        is_causal, deterministic, target, tiles = ctx.options
-        gradients = gqa_backward(*ctx.saved_tensors, grad.contiguous(), is_causal, deterministic, target, tiles)
-        return *gradients, None, None, None, None
+        q, k, v, output, lse = ctx.saved_tensors
+        delta = row_products(output, grad.contiguous(), ctx.options[3])
+        return *gqa_backward(q, k, v, lse, delta, grad.contiguous(), *ctx.options), None, None, None, None, None
 
 
-def _problem(q: torch.Tensor, k: torch.Tensor, is_causal: bool, tiles: dict[str, int] | None) -> tuple[tuple, dict]:
+def problem(
+    q: torch.Tensor, k: torch.Tensor, is_causal: bool, window: int | None, tiles: dict[str, int] | None
+) -> tuple[tuple, dict]:
+    """Positional and named arguments of the kernels for these tensors."""
     batch, seq_q, heads, dim = q.shape
     dtype = next(name for name, kind in DTYPES.items() if kind == q.dtype)
     shape = (batch, heads, seq_q, k.shape[1], dim, is_causal)
-    return shape, {"groups": heads // k.shape[2], "dtype": dtype, **(tiles or {})}
+    return shape, {"groups": heads // k.shape[2], "window": window, "dtype": dtype, **(tiles or {})}
+
+
+def row_products(output: torch.Tensor, grad: torch.Tensor, target: str | None = None) -> torch.Tensor:
+    """delta (batch, heads, seq_q) of the output and its gradient."""
+    batch, seq_q, heads, dim = output.shape
+    dtype = next(name for name, kind in DTYPES.items() if kind == output.dtype)
+    return attention_delta.with_options(target=target)(batch, heads, seq_q, dim, dtype=dtype)(output, grad)
 
 
 def gqa_backward(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    output: torch.Tensor,
     lse: torch.Tensor,
+    delta: torch.Tensor,
     grad: torch.Tensor,
     is_causal: bool,
+    window: int | None = None,
     deterministic: bool = False,
     target: str | None = None,
     tiles: dict[str, int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(dQ, dK, dV) for the gradient of the output; `lse` is what `gqa_fwd` gives."""
-    shape, options = _problem(q, k, is_causal, tiles)
-    batch, seq_q, heads, dim = q.shape
-    delta = attention_delta.with_options(target=target)(batch, heads, seq_q, dim, dtype=options["dtype"])(output, grad)
+    """(dQ, dK, dV) for the gradient of the output; `lse` is from the forward kernel, `delta` from `row_products`."""
+    shape, options = problem(q, k, is_causal, window, tiles)
     # Without atomics the kernel leaves dQ alone.
     dq = torch.zeros_like(q, dtype=torch.float32)
     dk, dv = torch.empty_like(k), torch.empty_like(v)
@@ -282,15 +302,22 @@ def gqa_backward(
 
 
 def check(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, deterministic: bool = False, **where
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool,
+    window: int | None = None,
+    deterministic: bool = False,
+    target: str | None = None,
+    tiles: dict[str, int] | None = None,
 ) -> list[float]:
     """Assert output and gradients against float32; returns the relative errors of O, dQ, dK, dV."""
     grad = torch.randn_like(q)
     given = [x.detach().requires_grad_() for x in (q, k, v)]
-    output = GroupedQueryAttention.apply(*given, is_causal, deterministic, where.get("target"), where.get("tiles"))
+    output = GroupedQueryAttention.apply(*given, is_causal, window, deterministic, target, tiles)
     output.backward(grad)
     wanted = [x.detach().float().requires_grad_() for x in (q, k, v)]
-    expected, _ = reference(*wanted, is_causal)
+    expected, _ = reference(*wanted, is_causal, window)
     expected.backward(grad.float())
     limit = 1e-3 if q.dtype == torch.float16 else 8e-3
     pairs = [(output, expected), *((a.grad, b.grad) for a, b in zip(given, wanted))]
@@ -307,21 +334,25 @@ def main() -> None:
     parser.add_argument("--seq_kv", type=int, default=4096 if on_gpu else 130)
     parser.add_argument("--dim", type=int, default=128 if on_gpu else 64)
     parser.add_argument("--is_causal", action="store_true")
+    parser.add_argument("--window", type=int, help="positions that a query sees")
     args = parser.parse_args()
 
     shape = (args.batch, args.heads, args.seq_q, args.seq_kv, args.dim)
     q, k, v = make_inputs(*shape, args.groups, device="cuda" if on_gpu else "cpu")
     for deterministic in (False, True):
-        errors = check(q, k, v, args.is_causal, deterministic)
+        errors = check(q, k, v, args.is_causal, args.window, deterministic)
         print(f"deterministic {deterministic!s:5}: relative errors {', '.join(f'{e:.2e}' for e in errors)}")
     if on_gpu:
-        output, lse = gqa_fwd(*shape, args.is_causal, args.groups)(q, k, v)
+        output, lse = gqa_fwd(*shape, args.is_causal, args.groups, args.window)(q, k, v)
         grad = torch.randn_like(output)
-        flops = 2.5 * forward_flops(*shape, args.is_causal)
+        flops = 2.5 * forward_flops(*shape, args.is_causal, args.window)
         for deterministic in (False, True):
-            ms = tilelang.profiler.do_bench(
-                lambda d=deterministic: gqa_backward(q, k, v, output, lse, grad, args.is_causal, d)
-            )
+
+            def backward(deterministic: bool = deterministic) -> object:
+                delta = row_products(output, grad)
+                return gqa_backward(q, k, v, lse, delta, grad, args.is_causal, args.window, deterministic)
+
+            ms = tilelang.profiler.do_bench(backward)
             print(f"deterministic {deterministic!s:5}: backward {ms:8.4f} ms {1e-9 * flops / ms:8.2f} TFLOP/s")
 
 

@@ -11,7 +11,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from attention_reference import make_inputs  # noqa: E402
-from example_gqa_bwd import check, gqa_backward  # noqa: E402
+from example_gqa_bwd import check, gqa_backward, row_products  # noqa: E402
 from example_gqa_fwd_bshd import gqa_fwd  # noqa: E402
 
 SMALL = {"block_M": 64, "block_N": 64, "num_stages": 2, "threads": 128}
@@ -23,12 +23,19 @@ SMALL = {"block_M": 64, "block_N": 64, "num_stages": 2, "threads": 128}
 def test_small(target: str, is_causal: bool, deterministic: bool) -> None:
     torch.manual_seed(0)
     inputs = make_inputs(1, 2, 70, 100, 32, groups=2)
-    check(*inputs, is_causal, deterministic, target=target, tiles=SMALL)
+    check(*inputs, is_causal, None, deterministic, target, SMALL)
+
+
+@pytest.mark.parametrize("seq_kv", [200, 60])  # with 60 keys, 70 queries see none
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_window(deterministic: bool, seq_kv: int) -> None:
+    torch.manual_seed(0)
+    check(*make_inputs(1, 1, 130, seq_kv, 32), True, 40, deterministic, "cpu", SMALL)
 
 
 def test_bfloat16_without_groups() -> None:
     torch.manual_seed(0)
-    check(*make_inputs(1, 2, 64, 64, 64, dtype="bfloat16"), True, target="cpu", tiles=SMALL)
+    check(*make_inputs(1, 2, 64, 64, 64, dtype="bfloat16"), True, None, False, "cpu", SMALL)
 
 
 @pytest.mark.gpu
@@ -38,7 +45,9 @@ def test_bfloat16_without_groups() -> None:
 def test_gpu(dim: int, is_causal: bool, deterministic: bool) -> None:
     torch.manual_seed(0)
     for heads, groups, seq_q, seq_kv in ((8, 4, 500, 1000), (3, 1, 1024, 1024)):
-        check(*make_inputs(2, heads, seq_q, seq_kv, dim, groups, device="cuda"), is_causal, deterministic)
+        inputs = make_inputs(2, heads, seq_q, seq_kv, dim, groups, device="cuda")
+        for window in (None, 300):
+            check(*inputs, is_causal, window, deterministic)
 
 
 @pytest.mark.gpu
@@ -48,6 +57,7 @@ def test_deterministic_on_the_gpu() -> None:
     q, k, v = make_inputs(*shape, groups=4, device="cuda")
     output, lse = gqa_fwd(*shape, True, 4)(q, k, v)
     grad = torch.randn_like(output)
-    first, *others = (gqa_backward(q, k, v, output, lse, grad, True, deterministic=True) for _ in range(3))
+    delta = row_products(output, grad)
+    first, *others = (gqa_backward(q, k, v, lse, delta, grad, True, deterministic=True) for _ in range(3))
     for other in others:
         assert all(torch.equal(a, b) for a, b in zip(first, other))
