@@ -24,6 +24,7 @@ from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, Ten
 from tilelang.codegen.legalize import (
     check_lowered,
     check_resources,
+    convert_float8,
     launch_facts,
     lower_shared_addresses,
     spell_constants,
@@ -79,7 +80,6 @@ def tl_passes() -> list[Any]:
         t.NarrowDataType(32),  # index arithmetic that provably fits
         t.VectorizeLoop(True),
         t.UnrollLoop(),
-        t.FP8ComputeLegalize(),
         t.AnnotateEntryFunc(),
         t.SplitHostDevice(),
     ]
@@ -123,9 +123,10 @@ def _print(device: dict[str, Any], launches: tuple[KernelLaunch, ...], target: A
     """TVM's text of the device functions, without its header."""
     t = tirx.transform
     device_mod = tvm.IRModule({launch.name: lower_shared_addresses(device[launch.name]) for launch in launches})
-    finish = [t.FP8StorageLegalize(), t.BF16StorageLegalize(), compilation_pipeline.finalize_device_passes()]
+    finish = [t.BF16StorageLegalize(), compilation_pipeline.finalize_device_passes()]
     device_mod = tvm.ir.transform.Sequential(finish)(device_mod)
     device_mod = tvm.IRModule({str(gv.name_hint): spell_constants(f) for gv, f in device_mod.functions.items()})
+    device_mod = tvm.IRModule({str(gv.name_hint): convert_float8(f) for gv, f in device_mod.functions.items()})
     text = _capture(device_mod, target)
     _, found, body = text.partition(_HEADER_END)
     if not found:
@@ -133,8 +134,8 @@ def _print(device: dict[str, Any], launches: tuple[KernelLaunch, ...], target: A
     return _FLOAT8_CAST.sub(r"tl_to_\1(", body.lstrip())
 
 
-# TVM prints conversions as C casts, whose constructors saturate; ours overflow as torch's do (headers/float8.cuh).
-_FLOAT8_CAST = re.compile(r"\(__nv_(fp8(?:x[24])?_e[45]m[23])\)\(")
+# TVM prints conversions of vectors as C casts, whose constructors saturate; ours overflow as torch's do.
+_FLOAT8_CAST = re.compile(r"\(__nv_(fp8x[24]_e[45]m[23])\)\(")
 
 
 class _Capture(threading.local):

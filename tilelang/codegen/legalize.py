@@ -30,6 +30,7 @@ __all__ = [
     "LaunchFacts",
     "check_lowered",
     "check_resources",
+    "convert_float8",
     "launch_facts",
     "lower_shared_addresses",
     "spell_constants",
@@ -129,6 +130,20 @@ def spell_constants(func: Any) -> Any:
         return tirx.FloatImm(dtype, rounded) if rounded != imm.value and math.isfinite(rounded) else imm
 
     return func.with_body(rewrite(func.body, {tirx.FloatImm: constant}))
+
+
+# Conversions of one number to these types: functions of headers/float8.cuh.
+_TO_FLOAT8 = {"float8_e4m3fn": "tl_to_fp8_e4m3", "float8_e5m2": "tl_to_fp8_e5m2"}
+
+
+def convert_float8(func: Any) -> Any:
+    """Conversions to float8 overflow as torch's do; the C casts that TVM prints saturate."""
+
+    def cast(node: Any) -> Any:
+        name = _TO_FLOAT8.get(dtype_of(node))
+        return node if name is None else tirx.call_pure_extern(dtype_of(node), name, node.value)
+
+    return func.with_body(rewrite(func.body, {tirx.Cast: cast}))
 
 
 def _may_exceed_int32(buffer: Any) -> bool:

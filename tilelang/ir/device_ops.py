@@ -17,7 +17,7 @@ from typing import Any
 from tvm import ir, tirx
 
 from tilelang.ir.attrs import DEVICE_OP_PREFIX
-from tilelang.ir.device import atomics, barrier, math, memory, mma, tma, warp, wgmma
+from tilelang.ir.device import atomics, barrier, math, memory, mma, rounding, tma, warp, wgmma
 from tilelang.ir.device.effects import (
     Access,
     Arrive,
@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 DEVICE_OPS: dict[str, DeviceOpRow] = {
-    row.name: row for group in (warp, barrier, tma, wgmma, mma, math, memory, atomics) for row in group.ROWS
+    row.name: row for group in (warp, barrier, tma, wgmma, mma, math, rounding, memory, atomics) for row in group.ROWS
 }
 
 

@@ -201,6 +201,16 @@ from tilelang.language.options import (
 )
 from tilelang.language.persistent import Persistent
 from tilelang.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update
+from tilelang.language.rounding import (
+    ieee_add,
+    ieee_fdiv,
+    ieee_fmaf,
+    ieee_frcp,
+    ieee_frsqrt,
+    ieee_fsqrt,
+    ieee_mul,
+    ieee_sub,
+)
 from tilelang.language.tile import (
     GemmWarpPolicy,
     clear,
@@ -411,6 +421,14 @@ __all__ = [
     "get_warp_idx",
     "get_warp_idx_sync",
     "grid",
+    "ieee_add",
+    "ieee_fdiv",
+    "ieee_fmaf",
+    "ieee_frcp",
+    "ieee_frsqrt",
+    "ieee_fsqrt",
+    "ieee_mul",
+    "ieee_sub",
     "if_then_else",
     "import_source",
     "inc_max_nreg",

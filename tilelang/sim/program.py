@@ -15,7 +15,7 @@ import numpy as np
 
 from tilelang.analysis.roles import Arrival, Roles
 from tilelang.ir.stmts import launches
-from tilelang.sim import ops_memory, ops_mma, ops_sync, ops_tma, ops_warp, ops_wgmma, values
+from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.machine import POLICIES, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
@@ -30,7 +30,7 @@ from tilelang.support.diagnostics import SourceSpan
 
 __all__ = ["Program"]
 
-_OPS = (ops_memory, ops_mma, ops_sync, ops_tma, ops_warp, ops_wgmma)  # imported for what they register
+_OPS = (ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma)  # imported for what they register
 MAX_SHARED_BYTES = 232448  # sm_90, CUDA C programming guide, table of compute capabilities
 MAX_TOGETHER = 512  # warps that are simulated at the same time for a barrier of the grid
 MAX_POLLS = 20000  # rounds in which every gang only spins before this counts as a livelock

@@ -46,6 +46,8 @@ def lower_device_op(op: DeviceOp) -> Any:
         return _extern(op, f"tl_atomic_exch_{op.statics['dtype']}")
     if op.name.startswith("atomic_"):
         return _extern(op, f"tl_{op.name}_{op.statics.get('dtype')}")
+    if op.name.startswith("ieee_"):
+        return _extern(op, f"tl_{op.name}_{op.statics['rounding']}_{op.statics['dtype']}")
     raise CpuUnsupported(what=f"device operation {op.name}")
 
 
@@ -78,5 +80,6 @@ _MATH: dict[str, Callable[..., Any]] = {
     "max_nan": lambda a, b: maximum_nan("max", a, b),
     "min_nan": lambda a, b: maximum_nan("min", a, b),
     "div_approx": lambda a, b: a / b,
+    "ieee_rsqrt": lambda a: tirx.Cast("float32", tirx.const(1.0, "float64") / tirx.sqrt(tirx.Cast("float64", a))),
     "keep": lambda x: x,
 }

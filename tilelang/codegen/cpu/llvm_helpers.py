@@ -5,8 +5,8 @@ They say what TIR cannot: conversions of narrow floats (as expressions these men
 nested ones would grow without bound), NaN-aware extrema, atomics. `helper_texts` gives the definitions of the names
 that a program calls.
 
-Conversions round to nearest even. What is too large becomes infinity, in float8_e4m3fn (which has none) the largest
-number, as CUDA's conversion does; NaN stays NaN. bfloat16 values are passed as float32.
+Conversions round to nearest even. What is too large becomes infinity, in float8_e4m3fn (which has none) NaN, as
+torch's conversion does; NaN stays NaN. bfloat16 values are passed as float32.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
+
+from tilelang.codegen.cpu.directed import directed_texts
 
 __all__ = ["FLOAT_FORMATS", "HELPERS", "FloatFormat", "decode", "encode", "helper_texts", "maximum_nan"]
 
@@ -50,8 +52,8 @@ class FloatFormat:
 
     @property
     def infinity(self) -> int:
-        """What an overflow becomes."""
-        return self.largest + 1 if self.has_inf else self.largest
+        """What an overflow becomes: infinity, or NaN in a format that has none."""
+        return self.largest + 1 if self.has_inf else 2 ** (self.bits - 1) - 1
 
     @property
     def overflow(self) -> int:
@@ -257,6 +259,7 @@ def _helpers() -> dict[str, _Helper]:
             table[f"tl_atomic_{op}_bfloat16"] = _Helper(lambda op=op: _atomic_bfloat16_text(op), needs)
     for d in integers:
         table[f"tl_atomic_cas_{d}"] = _Helper(lambda d=d: _cas_text(d))
+    table |= {name: _Helper(text, needs) for name, (text, needs) in directed_texts().items()}
     return table
 
 

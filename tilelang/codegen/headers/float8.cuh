@@ -32,7 +32,12 @@ TL_MAKE_FLOAT8(e4m3)
 TL_MAKE_FLOAT8(e5m2)
 #undef TL_MAKE_FLOAT8
 // Conversions round to nearest even and overflow as torch's do: e5m2 to infinity, e4m3 (which has none) to NaN. The
-// hardware's saturate, so values beyond the last one that rounds to a finite number are set apart.
+// hardware's saturate, so values beyond the last one that rounds to a finite number are set apart. Before sm_89 the
+// toolkit's function does it all.
+#if __CUDA_ARCH__ < 890
+TL_DEVICE unsigned char tl_float8_bits_e5m2(float x) { return __nv_cvt_float_to_fp8(x, __NV_NOSAT, __NV_E5M2); }
+TL_DEVICE unsigned char tl_float8_bits_e4m3(float x) { return __nv_cvt_float_to_fp8(x, __NV_NOSAT, __NV_E4M3); }
+#else
 TL_DEVICE unsigned char tl_float8_bits_e5m2(float x) {
   unsigned short r;
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
@@ -43,6 +48,7 @@ TL_DEVICE unsigned char tl_float8_bits_e4m3(float x) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(x));
   return fabsf(x) > 464.0f ? (unsigned char)((r & 0x80) | 0x7F) : (unsigned char)r;
 }
+#endif
 #define TL_TO_FLOAT8(E)                                                                        \
   template <typename T>                                                                        \
   TL_DEVICE __nv_fp8_##E tl_to_fp8_##E(const T& x) {                                           \
