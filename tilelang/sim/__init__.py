@@ -12,12 +12,18 @@ device (fast-math approximations are not modelled).
 from __future__ import annotations
 
 from tilelang.sim.api import SimModule, SimResult, simulate
+from tilelang.sim.costs import Cost, CostSheet
+from tilelang.sim.kinds import KINDS
 from tilelang.sim.machine import POLICIES, Policy
 from tilelang.sim.program import Program
 from tilelang.sim.report import Report, SimError, SimUnsupported
+from tilelang.sim.written import Written
 
 __all__ = [
+    "KINDS",
     "POLICIES",
+    "Cost",
+    "CostSheet",
     "Policy",
     "Program",
     "Report",
@@ -25,5 +31,6 @@ __all__ = [
     "SimModule",
     "SimResult",
     "SimUnsupported",
+    "Written",
     "simulate",
 ]

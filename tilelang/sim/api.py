@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.sim.costs import CostSheet
 from tilelang.sim.machine import Policy
 from tilelang.sim.program import Program
 from tilelang.sim.report import Report, SimError
@@ -23,6 +24,7 @@ class SimResult:
 
     reports: list[Report]
     stats: Mapping[str, Any]
+    costs: CostSheet | None = None
 
     @property
     def kinds(self) -> set[str]:
@@ -39,19 +41,21 @@ def simulate(
     blocks: str | Sequence[tuple[int, ...]] = "all",
     policy: str | Policy = "rr",
     seed: int = 0,
+    costs: bool = False,
     **options: Any,
 ) -> SimResult:
     """Runs a level-4 PrimFunc (or a `Program`) on numpy arrays, which are modified in place.
 
     `args` by parameter name, or in parameter order. `grid` replaces the launch's extents. `blocks`: "all", "sample"
-    (corners and the middle), or a list of block indices. `policy`: a name in `POLICIES` or a `Policy`. `options` go
-    to `Program`. Raises SimUnsupported for what has no meaning here, TypeError and ValueError for arguments that do
-    not fit.
+    (corners, edges and one inside), or a list of block indices. `policy`: a name in `POLICIES` or a `Policy`. `costs`:
+    count bank conflicts, sectors, issues and waits (`SimResult.costs`). `options` go to `Program`. Raises
+    SimUnsupported for what has no meaning here, TypeError and ValueError for arguments that do not fit.
     """
     program = func if isinstance(func, Program) else Program(func, **options)
     given = {k: as_numpy(v) for k, v in args.items()} if isinstance(args, Mapping) else [as_numpy(v) for v in args]
-    reports, stats = program.run(given, policy=policy, seed=seed, grid=grid, blocks=blocks)  # type: ignore[arg-type]
-    return SimResult(reports, stats)
+    sheet = program.cost_sheet() if costs else None
+    reports, stats = program.run(given, policy=policy, seed=seed, grid=grid, blocks=blocks, costs=sheet)  # type: ignore[arg-type]
+    return SimResult(reports, stats, sheet)
 
 
 def as_numpy(x: Any) -> Any:

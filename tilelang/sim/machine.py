@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.sim.costs import CostSheet
 from tilelang.sim.report import Refine, Trap, Wait
 from tilelang.sim.shadow import WARP, Clocks, Shadow, join
 
@@ -200,6 +201,7 @@ class Machine:
         self.groups: dict[tuple[str, int], list[Any]] = {}  # (kind, owner) -> [ops not waited for, groups committed]
         self.tensor: dict[int, Any] = {}  # warpgroup -> its tensor core
         self.queues: dict[Any, list[AsyncOp]] = {}  # in-order units
+        self.costs: CostSheet | None = None  # where the caller asked for one
         self.seen: set[Any] = set()
 
     def place(self, lo: int, hi: int, starts: np.ndarray | None = None, step: int = 1) -> str:
@@ -300,6 +302,11 @@ class Gang:
     def who(self, thread: int) -> str:
         """A thread (of the cluster) as reports name it."""
         return self.cta.role([thread // WARP], thread % WARP)
+
+    def buffer_at(self, lo: int, hi: int) -> str:
+        """The array of shared memory around [lo, hi)."""
+        view = self.cta.prog.places.around(lo % self.cta.span, lo % self.cta.span + hi - lo)
+        return view[2] if view is not None else "shared memory"
 
     # --- control flow
     def local(self, n: int, dtype: np.dtype, name: str) -> Local:

@@ -34,8 +34,11 @@ _INT32_MAX = 2**31 - 1
 class GlobalTensor:
     """A tensor in global memory as the IR declares it: flat data plus shape and strides in elements."""
 
-    def __init__(self, data: np.ndarray, shape: Sequence[int], strides: Sequence[int], name: str) -> None:
+    def __init__(
+        self, data: np.ndarray, shape: Sequence[int], strides: Sequence[int], name: str, origin: int = 0
+    ) -> None:
         self.data, self.shape, self.strides, self.name = data, tuple(shape), tuple(strides), name
+        self.origin = origin  # bytes from the start of the argument
 
     @staticmethod
     def of(array: np.ndarray, name: str) -> GlobalTensor:
@@ -53,7 +56,7 @@ class GlobalTensor:
     ) -> GlobalTensor:
         """The same memory declared again."""
         data = self.data if dtype == self.data.dtype else self.data.view(dtype)
-        return GlobalTensor(data[offset:], shape, strides or dense(shape), name)
+        return GlobalTensor(data[offset:], shape, strides or dense(shape), name, self.origin + offset * dtype.itemsize)
 
     def flat(self, index: Sequence[Any]) -> Any:
         if self.data.size > _INT32_MAX:  # as code generation does: offsets into large tensors are 64-bit
@@ -134,15 +137,16 @@ def check_shared(
     at = addr.reshape(-1)
     i = int(np.argmax((at < lo) | (at + nbytes > hi)))
     who = G.who(int(threads.reshape(-1)[i])) if threads is not None else "an access"
-    view = G.cta.prog.places.around(lo - G.base, hi - G.base)
-    name = view[2] if view is not None else "shared memory"
-    text = f"{who} touches bytes [{at[i] - lo}, {at[i] + nbytes - lo}) of {name}, which has {hi - lo}"
+    span = f"bytes [{at[i] - lo}, {at[i] + nbytes - lo})"
+    text = f"{who} touches {span} of {G.buffer_at(lo, hi)}, which has {hi - lo}"
     if first < G.lo or last > G.hi:
         G.cta.trap("oob", text, site)
     G.report("oob", text, site)
 
 
-def _active(G: Gang, addr: Any, m: np.ndarray, size: int, lo: int, hi: int, vector: int, site: int, *more: Any) -> Any:
+def _active(
+    G: Gang, addr: Any, m: np.ndarray, size: int, lo: int, hi: int, vector: int, site: int, what: str, *more: Any
+) -> Any:
     """(active addresses, threads, mask, shape) of an access; None when nobody is active."""
     shape = _shape(G, addr, m, *more)
     mask = m if m.shape == shape else np.broadcast_to(m, shape)
@@ -162,7 +166,15 @@ def _active(G: Gang, addr: Any, m: np.ndarray, size: int, lo: int, hi: int, vect
             where = G.cta.place(start, start + size, np.array([start]), size)
             _misaligned(G, int(thread), vector, size, where, site)
     note_lanes(G, m)
+    if G.cta.costs is not None:
+        G.cta.costs.shared(site, what, G.buffer_at(lo, hi), *_requests(addr, mask, shape, vector, size))
     return at, threads, mask, shape
+
+
+def _requests(addr: Any, mask: np.ndarray, shape: tuple[int, ...], vector: int, size: int) -> tuple[np.ndarray, int]:
+    """([..., thread] addresses with -1 where idle, bytes a thread) of the instructions of an access."""
+    every = np.where(mask, np.broadcast_to(addr, shape), -1)
+    return (every[0], vector * size) if vector > 1 and len(shape) == 2 else (every, size)
 
 
 def _misaligned(G: Gang, thread: int, vector: int, size: int, where: str, site: int) -> None:
@@ -179,7 +191,7 @@ def sts(
     G: Gang, addr: Any, value: Any, m: np.ndarray, dtype: np.dtype, lo: int, hi: int, vector: int, site: int
 ) -> None:
     """Store to shared memory; [lo, hi) is the buffer."""
-    got = _active(G, addr, m, dtype.itemsize, lo, hi, vector, site, value)
+    got = _active(G, addr, m, dtype.itemsize, lo, hi, vector, site, "shared store", value)
     if got is None:
         return
     at, threads, mask, shape = got
@@ -212,7 +224,7 @@ def _clash(
 
 def lds(G: Gang, addr: Any, m: np.ndarray, dtype: np.dtype, lo: int, hi: int, vector: int, site: int) -> Any:
     """Load from shared memory."""
-    got = _active(G, addr, m, dtype.itemsize, lo, hi, vector, site)
+    got = _active(G, addr, m, dtype.itemsize, lo, hi, vector, site, "shared load")
     if got is None:
         return np.zeros(G.T, dtype)
     at, threads, mask, shape = got
@@ -240,7 +252,9 @@ def _outside(i: Any, d: int, mask: np.ndarray, shape: tuple[int, ...]) -> bool:
     return bool(on.min() < 0 or on.max() >= d)
 
 
-def _global(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: int, site: int, *more: Any) -> Any:
+def _global(
+    G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: int, site: int, what: str, *more: Any
+) -> Any:
     """(elements, mask, shape) of an access; None when nobody is active."""
     flat = t.flat(index)
     shape = _shape(G, flat, m, *more)
@@ -268,12 +282,16 @@ def _global(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vecto
             n = int(np.argmax(odd))
             thread = _active_of(G.thread, mask[0], shape[1:])[n] if vectors else _active_of(G.thread, mask, shape)[n]
             _misaligned(G, int(thread), vector, size, f"element {first[n]} of {t.name}", site)
+    if G.cta.costs is not None:
+        size = t.data.itemsize
+        at_byte = np.asarray(flat, np.int64) * size + t.origin
+        G.cta.costs.global_(site, what, t.name, *_requests(at_byte, mask, shape, vector, size))
     return at, mask, shape
 
 
 def ldg(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: int, site: int) -> Any:
     """Load from a global tensor."""
-    got = _global(G, t, index, m, vector, site)
+    got = _global(G, t, index, m, vector, site, "global load")
     if got is None:
         return np.zeros(G.T, t.data.dtype)
     at, mask, shape = got
@@ -286,7 +304,7 @@ def ldg(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: i
 
 def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarray, vector: int, site: int) -> None:
     """Store to a global tensor."""
-    got = _global(G, t, index, m, vector, site, value)
+    got = _global(G, t, index, m, vector, site, "global store", value)
     if got is None:
         return
     at, mask, shape = got

@@ -53,7 +53,16 @@ def cp_async(
                 f"cp.async of {G.cta.role([w])} reads bytes {span} of {src.target.name}, which has {data.size}",
                 site,
             )
+        if G.cta.costs is not None:
+            G.cta.costs.global_(site, "cp.async", src.target.name, _lanes(G, here, np.where(used, at, -1)), bytes)
         _issue(G, site, w, lanes, here, to, data, at, n, bytes)
+
+
+def _lanes(G: Gang, m: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values of the active threads among all of the gang's, -1 for the others."""
+    out = np.full(G.T, -1, np.int64)
+    out[m] = values
+    return out
 
 
 def _issue(
@@ -141,6 +150,9 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
             n = int(np.argmax(odd))
             text = f"{G.who(int(G.thread[m][n]))} updates {lanes} elements at element {at[n]} of {p.target.name}"
             G.report("misaligned", f"{text}, which is no multiple of {lanes * cells.itemsize} bytes", site)
+        if G.cta.costs is not None:
+            width = lanes * cells.itemsize
+            G.cta.costs.global_(site, "global atomic", p.target.name, _lanes(G, m, at * cells.itemsize), width)
         return cells if cells.dtype == dtype else cells.view(dtype), at
     at = _per_thread(G, p, m)
     check_shared(G, at, dtype.itemsize, G.lo, G.hi, site, G.thread[m])
@@ -151,6 +163,10 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
         text = f"{G.who(int(G.thread[m][n]))} updates a {dtype.name} at {where}, which is not aligned to it"
         G.cta.trap("misaligned", text, site)
     note_lanes(G, m)
+    if G.cta.costs is not None:
+        first = int(at.min())
+        name = G.buffer_at(first, first + dtype.itemsize)
+        G.cta.costs.shared(site, "shared atomic", name, _lanes(G, m, at), dtype.itemsize)
     shared_access(G, at, G.thread[m], dtype.itemsize, True, site, atomic=True)
     return G.cta.arena.view(dtype), at // dtype.itemsize
 

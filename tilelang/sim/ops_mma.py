@@ -61,6 +61,8 @@ def mma(
         dtype = np_dtype("float32" if name == "tf32" else name)
         rows = read_registers(G, p, halves * 8 * k * dtype.itemsize // (4 * WARP), _U32, m, site)
         operands.append(_wide(_operand(rows, dtype, halves), name == "tf32"))
+    if G.cta.costs is not None:
+        G.cta.costs.issue(site, f"mma {shape}", count=len(G.active(m)))
     product = operands[0] @ operands[1].transpose(0, 2, 1)  # [warp, 16, 8]
     frag = product.reshape(-1, 2, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(4, G.T)
     old = read_registers(G, d, 4, acc, m, site)
@@ -93,6 +95,8 @@ def _rows(G: Gang, m: np.ndarray, site: int, addr: Any, count: int, write: bool,
         who, where = G.who(int(tids[on].reshape(-1)[n])), G.cta.place(int(used[n]), int(used[n]) + 16)
         G.cta.trap("misaligned", f"the row of {what} that {who} gives starts at no multiple of 16 bytes: {where}", site)
     note_lanes(G, m)
+    if G.cta.costs is not None:
+        G.cta.costs.rows_of_16(site, what, G.buffer_at(int(used[0]), int(used[0]) + 16), at[on])
     shared_access(G, used, tids[on].reshape(-1), 16, write, site, collective=True)
     return np.where(on[:, None], at, G.lo)
 

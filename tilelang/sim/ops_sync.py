@@ -103,6 +103,8 @@ def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
     if parity not in (0, 1):
         G.report("barrier", f"{G.cta.role(G.active(m))} waits for parity {parity}, which is neither 0 nor 1", site)
         parity &= 1
+    if G.cta.costs is not None:
+        G.cta.costs.wait(site, b.array, len(G.active(m)), b.phase & 1 == parity)
     while b.phase & 1 == parity:  # a fresh barrier passes parity 1
         yield Wait(lambda: b.phase & 1 != parity, lambda: f"the phase of parity {parity} of {b}", site, bar=b)
     for w, lanes in G.lanes(m):
@@ -165,6 +167,8 @@ def _barrier(
     def there() -> str:
         return G.cta.role(sorted(st["sites"])) if st["sites"] else "nobody"
 
+    if G.cta.costs is not None:
+        G.cta.costs.wait(site, name, len(G.active(m)), st["round"] <= rnd)
     if st["round"] <= rnd:
         yield Wait(
             lambda: st["round"] > rnd, lambda: f"{name}: {st['got']} of {count} threads are there ({there()})", site

@@ -29,6 +29,8 @@ def _issue(
     if base < lo or base + nbytes > lo + G.cta.prog.shared_bytes:
         span = f"bytes [{base - lo}, {base - lo + nbytes}) of shared memory, which has {G.cta.prog.shared_bytes}"
         G.cta.trap("oob", f"a {what} of {G.who(thread)} touches {span}", site)
+    if G.cta.costs is not None:
+        G.cta.costs.issue(site, what, G.buffer_at(base, base + nbytes), nbytes)
     op = AsyncOp(what, site, warps=[thread // WARP])
     past = G.sh.release(thread // WARP, np.array([thread]))
     G.sh.new_agent(op, past)

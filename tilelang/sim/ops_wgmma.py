@@ -168,6 +168,8 @@ def wgmma(
 def _issue(G: Gang, site: int, op: AsyncOp, w: int, shape: Any, tnsp: tuple[bool, bool], tf32: bool) -> None:
     n, a_dtype, b_dtype, acc = shape
     k = 32 // a_dtype.itemsize
+    if G.cta.costs is not None:
+        G.cta.costs.issue(site, f"wgmma m64n{n}k{k}")
     warps = sorted(op.parts)
     pasts = list({id(op.parts[x][3]): op.parts[x][3] for x in warps}.values())
     past = Clocks(pasts[0].vc, pasts[0].av, pasts[0].part)

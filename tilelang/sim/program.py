@@ -16,6 +16,7 @@ import numpy as np
 from tilelang.analysis.roles import Arrival, Roles
 from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
+from tilelang.sim.costs import CostSheet
 from tilelang.sim.machine import POLICIES, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
@@ -26,6 +27,7 @@ from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate
 from tilelang.sim.tensormap import TensorMap
 from tilelang.sim.values import cast, maximum, minimum, reinterpret, select, trunc_div, trunc_mod, wrap
+from tilelang.sim.written import Written
 from tilelang.support.diagnostics import SourceSpan
 
 __all__ = ["Program"]
@@ -106,6 +108,8 @@ class Program:
     ) -> None:
         self.name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "kernel"
         self._func, self._launch_index = func, 0
+        self._costs: CostSheet | None = None
+        self._written: Written | None = None
         self.translation = t = translate(func)
         self.source, self.shared_bytes, self.params = t.text, t.shared_bytes, t.params
         self.granule, self.width, self.strict_proxy = granule or t.granule, warps_per_gang, strict_proxy
@@ -127,6 +131,15 @@ class Program:
             return Place(SourceSpan.of(span))
         behind = next((s for _, s in reversed(self.translation.sites[:site]) if s is not None), None)
         return Place(SourceSpan.of(behind), " ".join(str(stmt).splitlines()[-1].split())[:150])
+
+    def line(self, site: int) -> str:
+        """FILE:LINE of a statement, or of the user's statement before one that the compiler inserted."""
+        span = self.origin(site).span
+        return f"{span.file}:{span.line}" if span is not None else ""
+
+    def cost_sheet(self) -> CostSheet:
+        """An empty sheet for `run(costs=...)`."""
+        return CostSheet(self.line)
 
     @functools.cached_property
     def _roles(self) -> list[Roles]:
@@ -153,10 +166,13 @@ class Program:
         seed: int = 0,
         grid: Sequence[int] | None = None,
         blocks: str | Sequence[tuple[int, int, int]] = "all",
+        costs: CostSheet | None = None,
+        written: Written | None = None,
     ) -> tuple[list[Report], dict[str, Any]]:
         """Runs all launches; arguments are modified in place. Raises TypeError or ValueError on arguments that do
-        not fit.
+        not fit. `costs` and `written` take down what the blocks cost and which bytes of arguments they write.
         """
+        self._costs, self._written = costs, written
         given = args if isinstance(args, Mapping) else dict(zip(self.params, args, strict=True))
         if missing := [p for p in self.params if p not in given]:
             raise TypeError(f"{self.name} needs the argument(s) {missing}")
@@ -235,6 +251,7 @@ class Program:
         world, machines, live = World(how, rng), [], []
         for blocks in group:
             machine = Machine(self, world, file, threads, blocks)
+            machine.costs = None if self._costs is None else CostSheet(self.line)
             machines.append(machine)
             for rank, block in enumerate(blocks):
                 names = {f"blockIdx.{d}": i for d, i in zip("xyz", block, strict=True)}
@@ -257,6 +274,13 @@ class Program:
             world.rollback()
             raise
         stats["steps"] += world.steps
+        for machine in machines:
+            if self._costs is not None and machine.costs is not None:
+                machine.costs.blocks = len(machine.blocks)
+                self._costs.merge(machine.costs)
+        if self._written is not None:
+            for array, at, _ in world.undo:
+                self._written.mark(array, at)
         return True
 
     def _schedule(self, world: World, live: list[tuple[Gang, Any]]) -> bool:

@@ -75,6 +75,7 @@ from tilelang.transform.lower.matrix_store import lower_matrix_store
 from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.reduce import lower_any_row, lower_combine, lower_reduce
 from tilelang.transform.lower.scalar import lower_expression, lower_scalar
+from tilelang.transform.lower.spans import placed
 from tilelang.transform.lower.store_tile import lower_store_tile
 from tilelang.transform.lower.turns import lower_turn
 from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
@@ -270,13 +271,13 @@ class _Lowerer:
     def lower_stmt(self, stmt: Any, ctx: LowerContext) -> list[Any]:
         op = TileOp.from_stmt(stmt)
         if op is not None:
-            return self.lower_op(op, ctx)
+            return placed(self.lower_op(op, ctx), op.span)
         if isinstance(stmt, tirx.AllocBuffer):
             return self.lower_alloc(stmt)
         if isinstance(stmt, tirx.DeclBuffer) and stmt.buffer in self.place.layouts:
             return self.lower_view(stmt)
         if isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations:
-            return as_list(lower_parallel(stmt, ctx))
+            return placed(as_list(lower_parallel(stmt, ctx)), stmt.span)
         if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE:
             return self.lower_role(stmt, ctx)
         if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == EXTENT:
@@ -284,7 +285,7 @@ class _Lowerer:
             return self.lower(bodies(stmt)[0], ctx)
         inner = bodies(stmt)
         if not inner or not any(_is_tile_code(s) for s in walk_list([stmt])):
-            return as_list(lower_scalar(stmt, ctx))
+            return placed(as_list(lower_scalar(stmt, ctx)), stmt.span)
         if isinstance(stmt, tirx.For):
             return [self.lower_loop(stmt, ctx)]
         return [with_bodies(_lower_head(stmt, ctx), self.lower_bodies(stmt, ctx))]
