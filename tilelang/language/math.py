@@ -14,7 +14,6 @@ from tvm import ir, tirx
 
 from tilelang.language import errors
 from tilelang.language.rounding import round_to
-from tilelang.language.rounding import round_to
 from tilelang.tir_builder import values
 from tilelang.tir_builder.builtin_calls import common, maximum, minimum
 from tilelang.tir_builder.dtypes import as_dtype, cast_to, dtype_of
