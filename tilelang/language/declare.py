@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,14 @@ from tvm import ir, tirx
 from tilelang.ir import attrs
 from tilelang.language import errors
 from tilelang.language.views import view
+from tilelang.support.errors import UserError
+from tilelang.tir_builder.blame import blame_annotation
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import DType, as_dtype
 from tilelang.tir_builder.macro import Macro
 from tilelang.tir_builder.prim_func import caller_locals, trace_prim_func
 from tilelang.tir_builder.specs import Ref, TensorSpec, as_shape, symbol
-from tilelang.tir_builder.values import is_buffer
+from tilelang.tir_builder.values import is_buffer, is_integer
 
 __all__ = [
     "Buffer",
@@ -60,6 +63,24 @@ def macro(fn: Callable[..., Any]) -> Macro:
 inline = macro
 
 
+def declares(*parameters: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Marks what annotations call: an error names the parameter that bears the annotation."""
+
+    def around(fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return fn(*args, **kwargs)
+            except UserError as exc:
+                if Builder.active() is None:
+                    blame_annotation(exc, parameters)
+                raise
+
+        return call
+
+    return around
+
+
 class _TensorKind:
     """`T.Tensor(shape, dtype)` or `T.Tensor[shape, dtype]`: the annotation of a tensor parameter."""
 
@@ -67,6 +88,7 @@ class _TensorKind:
         self.scope = scope
         self.__doc__ = doc
 
+    @declares("shape", "dtype", "data", "scope")
     def __call__(self, shape: Any, dtype: Any = "float32", data: Any = None, scope: str | None = None) -> Any:
         if data is not None:  # `T.Tensor(shape, dtype, A.data)` in a kernel: A's memory in another shape
             base = data.args[0] if isinstance(data, ir.Call) and data.args and is_buffer(data.args[0]) else None
@@ -87,20 +109,16 @@ class _TensorKind:
 
 
 def _is_dtype(value: Any) -> bool:
-    if isinstance(value, int):
-        return False
-    try:
-        as_dtype(value)
-    except TypeError:
-        return False
-    return True
+    """Is the last item of `T.Tensor[...]` an element type: whatever is no extent."""
+    return not (is_integer(value) or isinstance(value, tuple | list | ir.Expr))
 
 
 class _StridedTensorKind:
     """`T.StridedTensor(shape, strides, dtype)`: a tensor parameter with strides of its own, in elements."""
 
+    @declares("shape", "strides", "dtype", "scope")
     def __call__(self, shape: Any, strides: Any, dtype: Any = "float32", scope: str = attrs.GLOBAL) -> TensorSpec:
-        shape, strides = as_shape(shape), as_shape(strides, "stride")
+        shape, strides = as_shape(shape), as_shape(strides, "strides")
         if len(shape) != len(strides):
             raise errors.StrideRank(shape=shape, rank=len(shape), count=len(strides))
         return TensorSpec(shape, as_dtype(dtype), strides, scope)
@@ -119,7 +137,11 @@ StridedTensor = _StridedTensorKind()
 
 def dynamic(name: str, dtype: Any = "int32") -> Any:
     """A symbol whose value is known when the kernel is called; `"m, n"` or `"m n"` gives a tuple of them."""
-    names = name.replace(",", " ").split()
+    names = name.replace(",", " ").split() if isinstance(name, str) else []
+    if not names or not all(n.isidentifier() for n in names):
+        raise errors.BadChoice(what="name", value=name, choices='names, as "m" or "m, n"', arg="name")
+    if "int" not in as_dtype(dtype):
+        raise errors.BadChoice(what="dtype", value=str(as_dtype(dtype)), choices="the integer types", arg="dtype")
     found = tuple(symbol(n, dtype) for n in names)
     return found[0] if len(found) == 1 else found
 

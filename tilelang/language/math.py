@@ -253,12 +253,19 @@ def infinity(dtype: Any = "float32") -> Any:
 
 def max_value(dtype: Any) -> Any:
     """The greatest finite value of a type."""
-    return tirx.max_value(str(as_dtype(dtype)))
+    return tirx.max_value(_number_type(dtype))
 
 
 def min_value(dtype: Any) -> Any:
     """The least finite value of a type."""
-    return tirx.min_value(str(as_dtype(dtype)))
+    return tirx.min_value(_number_type(dtype))
+
+
+def _number_type(dtype: Any) -> str:
+    kind = str(as_dtype(dtype))
+    if kind == "handle":
+        raise errors.BadChoice(what="dtype", value=kind, choices="the types of numbers", arg="dtype")
+    return kind
 
 
 def if_then_else(cond: Any, a: Any, b: Any) -> Any:

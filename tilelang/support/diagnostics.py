@@ -8,11 +8,15 @@ and tested without TVM. `render` shows the header, the source line under a gutte
 from __future__ import annotations
 
 import linecache
+import sys
+import sysconfig
+import types
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Note", "SourceSpan", "render"]
+__all__ = ["Note", "SourceSpan", "caller_span", "render"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,38 @@ class Note:
 
     message: str
     span: SourceSpan | None = None
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+_INSTALLED = {sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
+_NOT_THE_USERS = ("<", _PACKAGE, *_INSTALLED)
+
+
+def caller_span() -> SourceSpan | None:
+    """The call in the user's code that led here: that of the innermost frame outside of this package, of Python's
+    library and of installed packages. None where there is no such frame.
+    """
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            return _frame_span(frame)
+        frame = frame.f_back
+    return None
+
+
+def _frame_span(frame: types.FrameType) -> SourceSpan:
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(file, line).rstrip("\n")
+    if sys.version_info >= (3, 11):
+        start, end, low, high = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+        if start is not None and end is not None and low is not None and high is not None:
+            return SourceSpan(file, start, _column(file, start, low), end, _column(file, end, high))
+    return SourceSpan(file, line, len(text) - len(text.lstrip()) + 1, line, len(text) + 1)
+
+
+def _column(file: str, line: int, offset: int) -> int:
+    """The 1-based column of a UTF-8 offset in a line."""
+    return len(linecache.getline(file, line).encode()[:offset].decode(errors="ignore")) + 1
 
 
 def _excerpt(span: SourceSpan, label: str = "") -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tilelang.support.diagnostics import Note, SourceSpan, render
+from tilelang.support.diagnostics import Note, SourceSpan, caller_span, render
 
 __all__ = ["CATALOGUE", "InternalError", "UserError", "catalogue"]
 
@@ -51,6 +51,7 @@ class UserError(Exception):
         **fields: Any,
     ) -> None:
         self.span: SourceSpan | None = SourceSpan.of(span)
+        self.caller = caller_span() if self.span is None else None
         self.arg = arg
         self.notes: list[Note] = list(notes)
         self.fields = fields
@@ -64,12 +65,12 @@ class UserError(Exception):
     @property
     def spans(self) -> list[SourceSpan]:
         """All places spoken of: the primary one first, then those of the notes."""
-        return [s for s in (self.span, *(n.span for n in self.notes)) if s is not None]
+        return [s for s in (self.span or self.caller, *(n.span for n in self.notes)) if s is not None]
 
     def render(self) -> str:
         """The full text: header, source line, caret, notes, help."""
         header = f"error[{self.code}]: {self.text}"
-        return render(header, self.span, self.notes, self.help.format(**self.fields))
+        return render(header, self.span or self.caller, self.notes, self.help.format(**self.fields))
 
     def __str__(self) -> str:
         return self.render()

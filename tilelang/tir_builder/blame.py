@@ -21,10 +21,10 @@ from tilelang.support.errors import UserError
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.compiled import source_of_code
-from tilelang.tir_builder.source import SourceFunction
+from tilelang.tir_builder.source import SourceFunction, call_at, node_span
 from tilelang.tir_builder.values import describe
 
-__all__ = ["blame"]
+__all__ = ["blame", "blame_annotation"]
 
 _BUILDER_ERRORS = (TypeError, ValueError, RuntimeError, AttributeError)
 
@@ -48,6 +48,23 @@ def blame(exc: Exception, builder: Builder) -> Exception:
     wrapped.span = span
     _add_macro_notes(wrapped, hops)
     return wrapped
+
+
+def blame_annotation(exc: UserError, parameters: tuple[str, ...]) -> None:
+    """Point at the argument of the call that declares a parameter, outside of any traced function, and name that
+    parameter. `parameters` are those of the called function.
+    """
+    found = call_at(exc.caller) if exc.span is None and exc.caller is not None else None
+    if found is None or exc.caller is None:
+        return
+    call, name = found
+    keywords = {k.arg: k.value for k in call.keywords} if isinstance(call, ast.Call) else {}
+    index = call.slice if isinstance(call, ast.Subscript) else None
+    given = call.args if isinstance(call, ast.Call) else index.elts if isinstance(index, ast.Tuple) else [index]
+    blamed = {**dict(zip(parameters, given, strict=False)), **keywords}.get(exc.arg)
+    exc.span = exc.caller if blamed is None else node_span(exc.caller.file, blamed)
+    if name:
+        exc.notes.append(Note(f"in the annotation of {name}"))
 
 
 def _hops(tb: types.TracebackType | None) -> list[tuple[types.CodeType, int]]:
@@ -153,6 +170,8 @@ def _wrapped(exc: Exception) -> UserError | None:
     if isinstance(exc, UnboundLocalError | NameError) and direct:
         match = re.search(r"'([^']+)'", text)
         return errors.UndefinedName(name=match.group(1) if match else "a name")
+    if isinstance(exc, RecursionError):
+        return errors.BadCall(why="the calls nest too deeply: a macro or a helper calls itself without an end")
     if isinstance(exc, ZeroDivisionError) and (direct or ours):
         return errors.DivisionByZero(quotient="this")
     if isinstance(exc, ValueError) and "and / or / not" in text:
@@ -168,7 +187,7 @@ def _wrapped(exc: Exception) -> UserError | None:
 
 def _first_line(text: str) -> str:
     """The telling part of a TVM message: its last non-empty line without the check's own words."""
-    lines = [line.strip() for line in text.strip().split("\n") if line.strip()]
+    lines = [line.strip() for line in text.strip().split("\n") if line.strip() and not line.startswith("#")]
     line = lines[-1] if lines else text
     found = re.search(r"Check failed: .*? is false: (.*)", line)
     return found.group(1) if found else line

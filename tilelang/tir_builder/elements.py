@@ -72,7 +72,7 @@ def read_element(builder: Builder, owner: Any, index: Any) -> Any:
         return owner
     if isinstance(owner, ir.Expr):
         raise errors.NotIndexable(what=describe(owner))
-    return owner[_plain_index(index)]
+    return owner[_python_index(owner, index)]
 
 
 def _check_variable_index(variable: Any, index: Any) -> None:
@@ -80,6 +80,16 @@ def _check_variable_index(variable: Any, index: Any) -> None:
     items = index if isinstance(index, tuple | list) else (index,)
     if len(items) != 1 or static_int(python_value(fold(items[0]))) != 0:
         raise errors.NotIndexable(what=f"variable {variable.source.name}")
+
+
+def _python_index(owner: Any, index: Any) -> Any:
+    """An index into a Python container. Raises ContainerIndex for one that only the device knows."""
+    plain = _plain_index(index)
+    parts = plain if isinstance(plain, tuple) else (plain,)
+    unknown = next((p for p in parts if is_scalar(p)), None)
+    if unknown is not None and (isinstance(owner, list | tuple | dict | str | range) or hasattr(owner, "__array__")):
+        raise errors.ContainerIndex(kind=type(owner).__name__, index=describe(unknown))
+    return plain
 
 
 def _plain_index(index: Any) -> Any:
@@ -98,7 +108,7 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
         if isinstance(owner, ir.Expr):
             raise errors.NotIndexable(what=describe(owner))
         builder.check_container(owner)
-        owner[_plain_index(index)] = value
+        owner[_python_index(owner, index)] = value
         return
     target = index_buffer(owner, index)
     value = fold(value)

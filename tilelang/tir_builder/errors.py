@@ -18,6 +18,7 @@ __all__ = [
     "CompileTimeMissing",
     "ConstConflict",
     "ConstUnknown",
+    "ContainerIndex",
     "ContainerStore",
     "CopyShape",
     "DivisionByZero",
@@ -47,8 +48,8 @@ __all__ = [
     "NotIterable",
     "Note",
     "OutOfScope",
+    "ParameterForm",
     "PipelinedInParallel",
-    "PositionalOnly",
     "ReducerNest",
     "ReducerUpdate",
     "ReferenceExpected",
@@ -92,12 +93,12 @@ class MissingAnnotation(UserError, ValueError):
     help = "write {name}: T.Tensor((...), dtype) for a tensor, {name}: T.int32 for a scalar"
 
 
-class PositionalOnly(UserError, TypeError):
-    """Positional-only parameters have no name to pass tensors by."""
+class ParameterForm(UserError, TypeError):
+    """A parameter of a form that the parameters of a kernel do not have."""
 
     code = "TL2004"
-    message = "parameter {name} is positional-only, which kernels do not support"
-    help = "drop the `/`"
+    message = "parameter {name} {form}, which kernels do not support"
+    help = "{instead}"
 
 
 class UnsupportedSyntax(UserError, NotImplementedError):
@@ -369,11 +370,11 @@ class NotIndexable(UserError, TypeError):
 
 
 class BadShape(UserError, TypeError):
-    """A shape with an entry that is no extent."""
+    """A shape with an entry that is no extent, or strides with one that is no stride."""
 
     code = "TL2039"
-    message = "{value!r} is not an extent of a {what}"
-    help = "extents are non-negative integers, or integer expressions and symbols"
+    message = "{value!r} is not {what}"
+    help = "extents and strides are non-negative integers, or integer expressions and symbols"
 
 
 class NestedParallel(UserError, ValueError):
@@ -494,7 +495,7 @@ class LoopInPython(UserError, TypeError):
     """A device loop in a function that is not traced."""
 
     code = "TL2054"
-    message = "a loop of the language in a plain Python function"
+    message = "a loop of the language in a plain Python function or a comprehension"
     help = "decorate the function with @T.macro; a plain helper may loop over range(...), which unrolls"
 
 
@@ -528,3 +529,11 @@ class NoLaunch(UserError, ValueError):
     code = "TL2058"
     message = "{name} launches no kernel"
     help = "put its work under `with T.Kernel(blocks, threads=128) as bx:`"
+
+
+class ContainerIndex(UserError, TypeError):
+    """A Python container is indexed by a value that only the device knows."""
+
+    code = "TL2059"
+    message = "a Python {kind} cannot be indexed with {index}: its elements are chosen while tracing"
+    help = "keep the values in a buffer, T.alloc_local((n,), dtype), or choose with T.if_then_else"

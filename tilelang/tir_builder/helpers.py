@@ -2,9 +2,8 @@
 """Plain Python helpers that a kernel calls: Python at trace time, but never a silent decision on a device value.
 
 TVM's `a == b` is a deferred object whose truth is identity, so a helper saying `1 if i == 3 else 2` would quietly take
-the second branch. Helpers are therefore rewritten lightly: comparisons, and/or/not, conditional expressions, indexing
-and integer operators mean what they mean in a kernel, and a test of an `if` or `while` must be known to Python. Loops,
-assignments and everything else stay Python's own. What has no source, or does not belong to the user, is left alone.
+the second branch. Helpers are therefore rewritten lightly (`rewrite_lightly`). What has no source is left alone, and so
+is what does not belong to the user.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from typing import Any
 
 from tilelang.support.errors import UserError
 from tilelang.tir_builder.compiled import compile_source, source_of_code
-from tilelang.tir_builder.rewrite import BUILDER, Rewriter
+from tilelang.tir_builder.rewrite import BUILDER
+from tilelang.tir_builder.rewrite_lightly import LightRewriter
 from tilelang.tir_builder.source import SourceFunction, source_of, source_of_lambda
 
 __all__ = ["light_version"]
@@ -28,52 +28,9 @@ _SKIPPED = 0x20 | 0x80 | 0x100 | 0x200  # generators, coroutines: CO_GENERATOR, 
 _light: dict[tuple[types.CodeType, str], types.CodeType | None] = {}
 
 
-class _LightRewriter(Rewriter):
-    """Rewrites expressions and tests, and leaves the statements around them."""
-
-    def visit_If(self, node: ast.If) -> Any:
-        node.test = self.call(node.test, "decide", self.expr(node.test))
-        node.body = self.block(node.body)
-        node.orelse = self.block(node.orelse)
-        return node
-
-    def visit_While(self, node: ast.While) -> Any:
-        node.test = self.call(node.test, "decide", self.expr(node.test))
-        node.body = self.block(node.body)
-        node.orelse = self.block(node.orelse)
-        return node
-
-    def visit_Assign(self, node: ast.Assign) -> Any:
-        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
-            return self.bind(node.targets[0], self.expr(node.value))
-        return self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        if isinstance(node.target, ast.Subscript):
-            return super().visit_AugAssign(node)
-        return self.generic_visit(node)
-
-    def visit_For(self, node: ast.For) -> Any:
-        self.generic_visit(node)
-        node.iter = self.call(node.iter, "iterable", node.iter)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> Any:
-        # `range` and the like stay Python's, so that loops of a helper are unrolled.
-        self.generic_visit(node)
-        node.func = self.call(node.func, "callee", node.func)
-        return node
-
-    visit_Expr = visit_AnnAssign = visit_Break = visit_Continue = visit_Return = visit_With = _plain = (
-        lambda self, node: self.generic_visit(node)
-    )
-    visit_Assert = visit_NamedExpr = visit_Yield = visit_YieldFrom = visit_Await = _plain
-    visit_Global = visit_Nonlocal = visit_Delete = _plain
-
-
 def _rewrite_lightly(source: SourceFunction) -> ast.FunctionDef:
     node = source.node
-    node.body = _LightRewriter(source, frozenset()).block(node.body)
+    node.body = LightRewriter(source, frozenset()).block(node.body)
     node.decorator_list = []
     node.returns = None
     for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg):

@@ -14,7 +14,7 @@ from tilelang.tir_builder.builder import Builder, Frame
 from tilelang.tir_builder.dtypes import dtype_of
 from tilelang.tir_builder.values import as_expr, describe, is_integer, simplify, static_int
 
-__all__ = ["Axis", "LoopSpec", "OpenLoop"]
+__all__ = ["Axis", "LoopSpec", "OpenLoop", "leave_device_loop"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,14 @@ _KINDS = {
     "unroll": tirx.ForKind.UNROLLED,
     "vectorized": tirx.ForKind.VECTORIZED,
 }
+
+
+def leave_device_loop(builder: Builder, loop: Frame, what: str, node: Any) -> None:
+    """Emit a break or continue of the innermost loop. Raises LoopControl where its iterations have no order."""
+    if loop.kind in ("parallel", "pipelined", "vectorized"):
+        why = f"cannot leave a {loop.kind} loop, whose iterations are not run in sequence"
+        raise errors.LoopControl(what=what, why=why, instead="guard the statements with an `if`, or use T.serial")
+    builder.emit(node(span=builder.span))
 
 
 class OpenLoop:

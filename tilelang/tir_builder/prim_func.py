@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,13 +17,14 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.ir import attrs
-from tilelang.support.diagnostics import SourceSpan
+from tilelang.support.diagnostics import Note, SourceSpan
+from tilelang.support.errors import UserError
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.blame import blame
 from tilelang.tir_builder.builder import Builder, as_body
 from tilelang.tir_builder.compiled import bound, compiled
 from tilelang.tir_builder.dtypes import DType, as_dtype
-from tilelang.tir_builder.source import Place, SourceFunction
+from tilelang.tir_builder.source import Place, SourceFunction, source_of
 from tilelang.tir_builder.specs import TensorSpec
 from tilelang.tir_builder.tracer import Tracer
 from tilelang.tir_builder.values import describe, is_buffer
@@ -42,9 +44,22 @@ def evaluate_annotations(fn: Callable[..., Any], extra: Mapping[str, Any] | None
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     names = {**(extra or {}), **{k: c.cell_contents for k, c in cells.items() if _filled(c)}}
     return {
-        name: eval(a, fn.__globals__, names) if isinstance(a, str) and not isinstance(a, DType) else a
+        name: _evaluate(fn, name, a, names) if isinstance(a, str) and not isinstance(a, DType) else a
         for name, a in fn.__annotations__.items()
     }
+
+
+def _evaluate(fn: Callable[..., Any], name: str, text: str, names: dict[str, Any]) -> Any:
+    try:
+        return eval(text, fn.__globals__, names)
+    except UserError as exc:
+        args = source_of(fn).node.args
+        every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
+        node = next((a.annotation for a in every if a.arg == name and a.annotation is not None), None)
+        if node is not None:
+            exc.span = source_of(fn).span(node)
+            exc.notes.append(Note(f"in the annotation of {name}"))
+        raise
 
 
 def _filled(cell: Any) -> bool:
@@ -63,7 +78,12 @@ def make_param(builder: Builder, name: str, annotation: Any) -> Any:
         return annotation.as_spec().buffer(builder.unique(name))
     if annotation is inspect.Parameter.empty:
         raise errors.MissingAnnotation(name=name)
-    dtype = as_dtype(annotation)
+    try:
+        dtype = as_dtype(annotation)
+    except errors.UnknownDtype:
+        if isinstance(annotation, str):
+            raise
+        raise errors.MissingAnnotation(name=name) from None
     builder.unique(name)
     if dtype == "handle":
         return tirx.Var(name, ir.PointerType(ir.PrimType("void")))
@@ -73,13 +93,15 @@ def make_param(builder: Builder, name: str, annotation: Any) -> Any:
 def parameter_span(source: SourceFunction, name: str) -> SourceSpan:
     """Where the parameter is written."""
     args = source.node.args
-    every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
-    node = next((a for a in every if a.arg == name), source.node)
+    every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+    node = next((a for a in every if a is not None and a.arg == name), source.node)
     return source.span(node)
 
 
 def trace_prim_func(fn: Callable[..., Any], locals_of_caller: Mapping[str, Any] | None = None) -> tirx.PrimFunc:
     """Trace a function whose parameters are all annotated. Raises catalogue errors at the user's token."""
+    if not isinstance(fn, types.FunctionType):
+        raise errors.SourceUnavailable(name=getattr(fn, "__name__", repr(fn)))
     builder = Builder(fn.__name__)
     try:
         _, source = compiled(fn)
@@ -90,8 +112,7 @@ def trace_prim_func(fn: Callable[..., Any], locals_of_caller: Mapping[str, Any] 
             for parameter in inspect.signature(fn).parameters.values():
                 name = parameter.name
                 builder.place = Place(parameter_span(source, name))
-                if parameter.kind is parameter.POSITIONAL_ONLY:
-                    raise errors.PositionalOnly(name=name, span=builder.place.span)
+                _check_form(parameter, builder.place.span)
                 annotation = annotations.get(name, parameter.empty)
                 by_name[name] = make_param(builder, name, annotation)
                 params.append(by_name[name])
@@ -101,6 +122,21 @@ def trace_prim_func(fn: Callable[..., Any], locals_of_caller: Mapping[str, Any] 
     except Exception as e:  # located, then raised again: nothing is swallowed
         raise_located(e, builder)
         raise
+
+
+_FORMS = {
+    inspect.Parameter.POSITIONAL_ONLY: ("is positional-only", "drop the `/`"),
+    inspect.Parameter.VAR_POSITIONAL: ("collects arguments", "name every parameter"),
+    inspect.Parameter.VAR_KEYWORD: ("collects arguments", "name every parameter"),
+}
+
+
+def _check_form(parameter: inspect.Parameter, span: SourceSpan) -> None:
+    form = _FORMS.get(parameter.kind)
+    if form is None and parameter.default is not parameter.empty:
+        form = ("has a default", "pass it at each call, or take it from the factory around the kernel")
+    if form is not None:
+        raise errors.ParameterForm(name=parameter.name, form=form[0], instead=form[1], span=span)
 
 
 def raise_located(exc: Exception, builder: Builder) -> None:

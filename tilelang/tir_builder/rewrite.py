@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python AST rewrite: every construct with a device meaning becomes a call on the builder `__tb`.
+"""Python AST rewrite: every construct with a device meaning becomes a call on the builder `__tb__`.
 
 What is left alone is plain Python and runs at trace time. The rewritten function takes the builder as its first
 parameter and keeps all source positions, so that a traceback through it points into the user's file. The protocol
@@ -17,7 +17,7 @@ from tilelang.tir_builder.source import SourceFunction
 
 __all__ = ["BUILDER", "Rewriter", "rewrite"]
 
-BUILDER = "__tb"
+BUILDER = "__tb__"  # not to be mangled in classes
 _TEMP = "__tb_"
 _COMPARE = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
@@ -27,6 +27,7 @@ _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
 }  # fmt: skip
+_UNARY = {ast.Not: "not_", ast.USub: "negative", ast.UAdd: "positive", ast.Invert: "invert"}
 _BUILTINS = {"min", "max", "abs", "int", "float", "bool", "pow", "round", "len", "range", "divmod"}
 # Builtins that iterate: over a buffer that would never end, since indexing one never fails.
 _ITERATING = {
@@ -45,6 +46,23 @@ _ITERATING = {
     "zip",
 }
 _ATTRIBUTES = {"shape", "strides", "dtype"}
+# Syntax that is Python's own while tracing, children apart.
+_PLAIN = (
+    ast.Import, ast.ImportFrom, ast.Pass, ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.Slice,
+    ast.JoinedStr, ast.FormattedValue,
+)  # fmt: skip
+_REFUSED = {
+    "Try": ("`try`", "test before the statement that may fail; a device raises no exceptions"),
+    "TryStar": ("`try`", "test before the statement that may fail; a device raises no exceptions"),
+    "Delete": ("`del`", "leave it out: names and buffers end with their block"),
+    "AsyncFunctionDef": ("`async def`", "write a plain function or a @T.macro"),
+    "AsyncFor": ("`async for`", "kernels are traced synchronously"),
+    "AsyncWith": ("`async with`", "kernels are traced synchronously"),
+    "Await": ("`await`", "kernels are traced synchronously"),
+    "Yield": ("`yield`", "return a tuple"),
+    "YieldFrom": ("`yield`", "return a tuple"),
+    "TypeAlias": ("`type`", "assign the type to a plain name"),
+}
 
 
 def rewrite(source: SourceFunction) -> ast.FunctionDef:
@@ -78,7 +96,7 @@ class Rewriter(ast.NodeTransformer):
 
     def temp(self) -> str:
         self.temps += 1
-        return f"{_TEMP}{self.temps}"
+        return f"{_TEMP}{self.temps}__"
 
     def call(self, at: ast.AST, method: str, *args: ast.expr) -> ast.Call:
         func = ast.Attribute(ast.Name(BUILDER, ast.Load()), method, ast.Load())
@@ -108,6 +126,20 @@ class Rewriter(ast.NodeTransformer):
         """A value; the elements of a list or tuple written out are evaluated now, as in Python."""
         written_out = isinstance(node, ast.List | ast.Tuple | ast.ListComp | ast.Dict | ast.DictComp)
         return self.call(node, "elements", self.expr(node)) if written_out else self.expr(node)
+
+    def visit(self, node: ast.AST) -> Any:
+        method = getattr(self, f"visit_{type(node).__name__}", None)
+        if method is not None:
+            return method(node)
+        if isinstance(node, ast.stmt | ast.expr) and not isinstance(node, _PLAIN):
+            return self.refuse(node)
+        return self.generic_visit(node)
+
+    def refuse(self, node: ast.AST) -> Any:
+        """Syntax without a rule: nothing is run that has no meaning of its own here."""
+        kind = type(node).__name__
+        what, instead = _REFUSED.get(kind, (f"this syntax ({kind})", "write it with simpler statements"))
+        self.reject(node, what, instead)
 
     def reject(self, node: ast.AST, what: str, instead: str) -> None:
         raise errors.UnsupportedSyntax(span=self.source.span(node), what=what, instead=instead)
@@ -253,10 +285,16 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        return node  # plain Python at trace time; a decorated T.macro rewrites itself
+        """A function in the kernel is a helper; a decorated one, as a T.macro, rewrites itself."""
+        return node if node.decorator_list else self.light().generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        return node
+        return self.light().generic_visit(node)
+
+    def light(self) -> Rewriter:
+        from tilelang.tir_builder.rewrite_lightly import LightRewriter  # which derives from this class
+
+        return LightRewriter(self.source, frozenset())
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> Any:
         raise errors.ShadowedControl(span=self.source.span(node), what="nonlocal")
@@ -264,13 +302,9 @@ class Rewriter(ast.NodeTransformer):
     def visit_Global(self, node: ast.Global) -> Any:
         raise errors.ShadowedControl(span=self.source.span(node), what="global")
 
-    def visit_Yield(self, node: ast.Yield) -> Any:
-        self.reject(node, "`yield`", "return a tuple")
-
-    visit_YieldFrom = visit_Yield  # type: ignore[assignment]
-
-    def visit_Await(self, node: ast.Await) -> Any:
-        self.reject(node, "`await`", "kernels are traced synchronously")
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        node = self.generic_visit(node)
+        return [self.at(node), _located(ast.Expr(self.call(node, "raise_")), node), node]
 
     # -- expressions ----------------------------------------------------------------------------------------------
 
@@ -330,12 +364,10 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)
-        return self.call(node, "not_", node.operand) if isinstance(node.op, ast.Not) else node
+        return self.call(node, _UNARY[type(node.op)], node.operand)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
-        if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
-            return node
         ops = _const(tuple(_COMPARE[type(op)] for op in node.ops))
         return self.call(node, "compare", ops, node.left, *node.comparators)
 
@@ -361,7 +393,13 @@ class Rewriter(ast.NodeTransformer):
             generator.iter = self.call(generator.iter, "iterable", generator.iter)
         return node
 
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+    visit_ListComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+    def visit_SetComp(self, node: ast.SetComp) -> Any:
+        return self.call(node, "members", self._comprehension(node))
+
+    def visit_Set(self, node: ast.Set) -> Any:
+        return self.call(node, "members", self.generic_visit(node))
 
     def inside(self, node: ast.AST, names: frozenset[str]) -> Any:
         self.hidden.append(names)

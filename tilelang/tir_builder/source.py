@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The source of a traced function: its syntax tree with the file's own positions, and its table of places.
 
-A place is a number that the rewritten code hands to the builder (`__tb.at(7)`); the table turns it into a TVM span the
-first time that a statement asks for it. Syntax-tree columns are 0-based UTF-8 offsets; spans are 1-based characters.
+A place is a number that the rewritten code hands to the builder (`__tb__.at(7)`); the table turns it into a TVM span
+when a statement first asks for it. Syntax-tree columns are 0-based UTF-8 offsets; spans are 1-based characters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm import ir
 from tilelang.support.diagnostics import SourceSpan
 from tilelang.tir_builder import errors
 
-__all__ = ["Place", "SourceFunction", "source_of", "source_of_lambda"]
+__all__ = ["Place", "SourceFunction", "call_at", "node_span", "source_of", "source_of_lambda"]
 
 
 @dataclass
@@ -97,6 +97,49 @@ def source_of(fn: Callable[..., Any]) -> SourceFunction:
         raise errors.SourceUnavailable(name=name)
     ast.increment_lineno(node, first - 1 - indented)
     return SourceFunction(name, file, [line.rstrip("\n") for line in lines], first, node)
+
+
+@functools.lru_cache(maxsize=64)
+def _calls(text: str) -> tuple[dict[Any, ast.Call | ast.Subscript], list[tuple[str, ast.expr]]]:
+    """The calls and subscripts of a file by position, and its annotations with the names that bear them."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return {}, []
+    calls, annotations = {}, []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call | ast.Subscript):
+            calls[node.lineno, node.col_offset, node.end_lineno, node.end_col_offset] = node
+        elif isinstance(node, ast.arg) and node.annotation is not None:
+            annotations.append((node.arg, node.annotation))
+    return calls, annotations
+
+
+def call_at(span: SourceSpan) -> tuple[ast.Call | ast.Subscript, str] | None:
+    """The call or subscript at a place of a file, and the parameter in whose annotation it stands ("" for none)."""
+    lines = linecache.getlines(span.file)
+    calls, annotations = _calls("".join(lines))
+    low, high = ((n, _offset(lines, n, c)) for n, c in ((span.line, span.column), (span.end_line, span.end_column)))
+    call = calls.get((*low, *high))
+    if call is None:
+        return None
+    names = (n for n, a in annotations if (a.lineno, a.col_offset) <= low and high <= (a.end_lineno, a.end_col_offset))
+    return call, next(names, "")
+
+
+def _offset(lines: list[str], line: int, column: int) -> int:
+    """The UTF-8 offset of a 1-based column."""
+    return len(lines[line - 1][: column - 1].encode()) if 0 < line <= len(lines) else 0
+
+
+def node_span(file: str, node: Any) -> SourceSpan:
+    """The span of a node of a file's syntax."""
+    lines = linecache.getlines(file)
+    columns = ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
+    (line, column), (end_line, end_column) = (
+        (n, len(lines[n - 1].encode()[:offset].decode(errors="ignore")) + 1) for n, offset in columns
+    )
+    return SourceSpan(file, line, column, end_line, end_column)
 
 
 @functools.lru_cache(maxsize=256)

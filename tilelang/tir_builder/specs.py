@@ -38,8 +38,8 @@ class Ref:
     """Annotation of a macro parameter passed by reference: a variable or an element, which the macro may store to."""
 
 
-def as_shape(shape: Any, what: str = "shape") -> tuple[Any, ...]:
-    """A shape as a tuple of Python ints and integer expressions. Raises BadShape."""
+def as_shape(shape: Any, arg: str = "shape") -> tuple[Any, ...]:
+    """A shape, or strides, as a tuple of Python ints and integer expressions. Raises BadShape, which blames `arg`."""
     items = shape if isinstance(shape, tuple | list) else (shape,)
     out = []
     for item in items:
@@ -49,7 +49,8 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[Any, ...]:
         elif hasattr(value, "__index__") and not isinstance(value, bool) and int(value) >= 0:
             out.append(int(value))
         else:
-            raise errors.BadShape(what=what, value=value, arg="shape")
+            what = "a stride" if arg == "strides" else "an extent of a shape"
+            raise errors.BadShape(what=what, value=value, arg=arg)
     return tuple(out)
 
 

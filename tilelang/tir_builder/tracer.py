@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rewritten code calls: one `Tracer` an invocation of a traced function (`__tb` in the rewritten source).
+"""What the rewritten code calls: one `Tracer` an invocation of a traced function (`__tb__` in the rewritten source).
 
 It knows the Python side (names, places, what is a compile-time value) and drives the `Builder`. Name rules: a name
 bound to an expression is immutable, a name made by `T.alloc_var` is a variable and assignment stores to it; a name
@@ -25,7 +25,7 @@ from tilelang.tir_builder.builtin_calls import BUILTIN_CALLS
 from tilelang.tir_builder.dtypes import DType, cast_to
 from tilelang.tir_builder.elements import read_attribute, read_element, store_element
 from tilelang.tir_builder.helpers import light_version
-from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop
+from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop, leave_device_loop
 from tilelang.tir_builder.source import Place
 
 __all__ = ["Scope", "Tracer"]
@@ -213,6 +213,9 @@ class Tracer:
     attribute = staticmethod(read_attribute)
     binary = staticmethod(values.binary)
     not_ = staticmethod(values.negate)
+    negative = staticmethod(functools.partial(values.unary, "-"))
+    positive = staticmethod(functools.partial(values.unary, "+"))
+    invert = staticmethod(functools.partial(values.unary, "~"))
 
     def getitem(self, owner: Any, index: Any) -> Any:
         """`owner[index]`."""
@@ -301,10 +304,19 @@ class Tracer:
         return value
 
     @staticmethod
+    def members(value: set[Any]) -> set[Any]:
+        """A set. Raises BadOperation where it holds device values: which of them are equal is not known."""
+        unknown = next((v for v in value if isinstance(v, ir.Expr)), None)
+        if unknown is not None:
+            raise errors.BadOperation(why=f"a set cannot hold {values.describe(unknown)}")
+        return value
+
+    @staticmethod
     def decide(value: Any, as_truth: bool = True) -> Any:
         """A value that Python decides on. Raises NoTruthValue where only the device knows it."""
         value = values.python_value(values.fold(value))
-        if values.is_scalar(value):
+        parts = value if isinstance(value, tuple | list) and not as_truth else (value,)
+        if any(values.is_scalar(part) for part in parts):
             raise errors.NoTruthValue()
         return values.as_condition(value) if as_truth else value
 
@@ -318,9 +330,26 @@ class Tracer:
             return function if light is None else functools.partial(light, self, function.__self__)
         if isinstance(function, functools.partial):
             return functools.partial(self.callee(function.func), *function.args, **function.keywords)
+        if isinstance(function, tirx.PrimFunc):
+            raise errors.UnsupportedSyntax(what="calling a T.prim_func", instead="make it a @T.macro, which is inlined")
+        if isinstance(function, ir.Expr):
+            raise errors.BadOperation(why=f"{values.describe(function)} cannot be called")
+        if isinstance(function, types.BuiltinMethodType) and isinstance(function.__self__, list | dict | set):
+            return functools.partial(self._container_method, function)
         call = getattr(type(function), "__call__", None)  # noqa: B004 - the method, to look at its code
         light = light_version(call) if isinstance(call, types.FunctionType) else None
         return function if light is None else functools.partial(light, self, function)
+
+    def _container_method(self, method: Any, *args: Any, **kwargs: Any) -> Any:
+        """A method of a Python container: it acts once, while tracing, and finds only what Python knows."""
+        owner, name = method.__self__, method.__name__
+        if name in _CHANGES:
+            self.builder.check_container(owner)
+        if name in _LOOKUPS and args:
+            key = values.python_value(values.fold(args[0]))
+            if values.is_scalar(key):
+                raise errors.ContainerIndex(kind=type(owner).__name__, index=values.describe(key))
+        return method(*args, **kwargs)
 
     def builtin(self, function: Any) -> Any:
         """A Python builtin called by name, or its device version."""
@@ -405,10 +434,7 @@ class Tracer:
                 why = "stands under a device condition, but its loop is unrolled by Python"
                 raise errors.LoopControl(what=what, why=why, instead="iterate over T.serial(...) to get a device loop")
             return True
-        if loop.kind in ("parallel", "pipelined", "vectorized"):
-            why = f"cannot leave a {loop.kind} loop, whose iterations are not run in sequence"
-            raise errors.LoopControl(what=what, why=why, instead="guard the statements with an `if`, or use T.serial")
-        builder.emit(node(span=builder.span))
+        leave_device_loop(builder, loop, what, node)
         builder.frames[-1].ended = True
         return False
 
@@ -416,7 +442,15 @@ class Tracer:
         """The context manager of a `with`; frames of the language learn the names that they are bound to."""
         if hasattr(context, "target_names"):
             context.target_names = spec if isinstance(spec, tuple) else (spec,) if spec else ()
-        return context
+            return context
+        return _Transparent(context) if hasattr(context, "__exit__") else context
+
+    def raise_(self) -> None:
+        """`raise` is Python's, while tracing: under a device condition it would not be conditional."""
+        if self.builder.inside("then", "else", *_LOOP_KINDS) is not None:
+            raise errors.UnsupportedSyntax(
+                what="`raise` in a device loop or branch", instead="write T.device_assert(condition, message)"
+            )
 
     def assert_(self, test: Any, message: Callable[[], Any] | None) -> None:
         """`assert`: Python's for Python values, a device assertion otherwise."""
@@ -439,7 +473,25 @@ class Tracer:
         return value
 
 
+@dataclass(frozen=True)
+class _Transparent:
+    """A context manager of the user's that cannot hide an error: the statements behind it would be lost silently."""
+
+    context: Any
+
+    def __enter__(self) -> Any:
+        return self.context.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        self.context.__exit__(*exc)
+
+
 _BUILTIN_TYPE = type(len)
+# Methods of lists, dicts and sets that change them, and those whose first argument is compared with what they hold.
+_CHANGES = frozenset(("add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove")) | frozenset(
+    ("reverse", "setdefault", "sort", "update")
+)
+_LOOKUPS = frozenset(("add", "count", "discard", "get", "index", "pop", "remove", "setdefault"))
 
 
 def _loop_names(spec: Any, count: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import tvm
@@ -37,6 +37,7 @@ __all__ = [
     "shape_of",
     "simplify",
     "static_int",
+    "unary",
 ]
 
 PYTHON_OPS: dict[str, Callable[[Any, Any], Any]] = {
@@ -242,15 +243,35 @@ def compare(op: str, a: Any, b: Any) -> Any:
     a, b = fold(a), fold(b)
     if op in ("in", "not in") and isinstance(b, ir.Expr):
         raise errors.NotIterable(what=describe(b))
-    if op in ("in", "not in") and isinstance(a, ir.Expr) and isinstance(b, list | tuple):
-        found = any_of([compare("==", a, item) for item in b])
+    if op in ("in", "not in") and (isinstance(a, ir.Expr) or _holds_device_values(b)):
+        found = _contains(b, a)
         return found if op == "in" else negate(found)
+    if op in ("is", "is not") and is_scalar(a) and _comparable(b):
+        raise errors.BadOperation(why=f"`{op}` compares Python objects, not the values of {describe(a)}")
     if op in ("is", "is not", "in", "not in") or not _device(a, b):
         return PYTHON_OPS[op](a, b)
+    if is_buffer(a) and is_buffer(b):
+        raise errors.BufferAsValue(what=f"buffer {a.name}", shape=shape_of(a))
     if op in ("==", "!=") and not (_comparable(a) and _comparable(b)):
         return PYTHON_OPS[op](a is b or (is_buffer(a) and is_buffer(b) and a.same_as(b)), True)
     a, b = as_expr_like(a, b), as_expr_like(b, a)
     return python_value(fold(PYTHON_OPS[op](a, b)))
+
+
+def _holds_device_values(container: Any) -> bool:
+    return isinstance(container, list | tuple) and any(isinstance(fold(item), ir.Expr) for item in container)
+
+
+def _contains(container: Any, value: Any) -> Any:
+    """`value in container`, where only the device knows the value or an element."""
+    if isinstance(container, range) and len(container):
+        low, high = min(container), max(container)
+        inside = all_of([compare(">=", value, low), compare("<=", value, high)])
+        step = abs(container.step)
+        return inside if step == 1 else all_of([inside, compare("==", binary("%", binary("-", value, low), step), 0)])
+    if isinstance(container, str | bytes) or not isinstance(container, Collection):
+        raise errors.BadOperation(why=f"`in` looks for {describe(value)} in a {type(container).__name__}")
+    return any_of([compare("==", value, item) for item in container])
 
 
 def _comparable(value: Any) -> bool:
@@ -285,6 +306,23 @@ def negate(value: Any) -> Any:
     """Logical not."""
     value = as_condition(value)
     return not value if isinstance(value, bool) else tirx.Not(value)
+
+
+def unary(op: str, a: Any) -> Any:
+    """`-a`, `+a` or `~a`."""
+    a = fold(a)
+    if not isinstance(a, ir.Expr) and not isinstance(a, ir.TensorRegion):
+        return _UNARY[op](a)
+    a = as_expr(a)
+    kind = dtype_of(a)
+    if op == "+":
+        return a
+    if op == "~" and _is_float(kind):
+        raise errors.BadOperation(why=f"`~` needs integers, not {kind}")
+    return negate(a) if op == "~" and kind == "bool" else python_value(_UNARY[op](a))
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
 def choose(test: Any, a: Any, b: Any) -> Any:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Iterator
 
@@ -13,8 +14,9 @@ __all__ = ["describe_passes", "passes_page"]
 
 
 def _contract(name: str) -> str:
-    """The docstring of the pass's module, which bears its name."""
-    return inspect.cleandoc(importlib.import_module(f"tilelang.transform.{name}").__doc__ or "")
+    """The docstring of the pass's module, which bears its name; one that all targets share stands in `ir`."""
+    room = "transform" if importlib.util.find_spec(f"tilelang.transform.{name}") else "ir"
+    return inspect.cleandoc(importlib.import_module(f"tilelang.{room}.{name}").__doc__ or "")
 
 
 def describe_passes() -> Iterator[str]:

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "floot16")):
+    with T.Kernel(1, threads=32) as b:
+        A[0] = 1

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+
+
+@T.macro
+def fill(A):
+    fill(A)
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32) as b:
+        fill(A)
