@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoding with latent attention against float32: on the cpu, on the simulator and on the GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from example_mla_decode import check, make_inputs, mla_decode  # noqa: E402
+
+
+# Lengths: whole tiles, a tail, no key at all; splits: one, and more than there are tiles.
+@pytest.mark.parametrize("num_split", [1, 4])
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_small(target: str, num_split: int) -> None:
+    torch.manual_seed(0)
+    lens, size = (128, 70, 0), (16, 1, 130, 128, 64, num_split)
+    check(mla_decode.with_options(target=target)(len(lens), *size), make_inputs(lens, *size))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("heads", [128, 16])
+@pytest.mark.parametrize("num_split", [1, 5])
+def test_gpu(num_split: int, heads: int) -> None:
+    torch.manual_seed(0)
+    lens, size = (4096, 1000, 5, 0), (heads, 1, 4096, 512, 64, num_split)
+    check(mla_decode(len(lens), *size), make_inputs(lens, *size, device="cuda"))
