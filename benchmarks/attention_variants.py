@@ -2,7 +2,7 @@
 """Times variants of the attention example beside each other and beside cuDNN and FlashAttention-3.
 
 A variant is a tile shape and a set of pass configs. All variants of one shape are compiled first (without the GPU),
-then checked against float32, then timed in turns by the protocol of bench.py.
+then checked against float32, then timed in turns as bench.py does (suite/protocol.py).
 
     python benchmarks/attention_variants.py [--shape d64 d128] [--mask causal full] [--rounds 7] [--only turns lazy]
     python benchmarks/attention_variants.py --compile   # no GPU: registers, spills and notes of every variant
@@ -13,17 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import bench
 import torch
 
 import tilelang
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from suite.contest import Case, Prepare, Setup, contest
+from suite.examples import example
+from suite.families import attention
+from suite.record import Row, show
 
 SHAPES = {
     "d64": (1, 12, 2048, 64),
@@ -102,7 +105,8 @@ def build(variant: Variant, shape: tuple[int, int, int, int], causal: bool, targ
     """The compiled kernel (Q, K, V) -> Output."""
     batch, heads, length, dim = shape
     block_m, block_n, stages, threads = variant.tiles
-    func = bench.flashattn.get_tir(batch, heads, length, length, dim, causal, block_m, block_n, stages, threads)
+    factory = example("flash_attention", "example_mha_fwd_bhsd").flashattn
+    func = factory.get_tir(batch, heads, length, length, dim, causal, block_m, block_n, stages, threads)
     return tilelang.compile(func, out_idx=[3], target=target, pass_configs=variant.configs)
 
 
@@ -111,24 +115,28 @@ def chosen(dim: int, mask: str, only: list[str]) -> list[Variant]:
     return [v for v in fitting if not only or any(word in v.name for word in only)]
 
 
-def row(name: str, mask: str, only: list[str], rounds: int) -> bench.Row:
+def row(name: str, mask: str, only: list[str], rounds: int) -> Row:
     """Every chosen variant of one shape, and the peers."""
     batch, heads, length, dim = shape = SHAPES[name]
     causal = mask == "causal"
-    q, k, v = (torch.randn(batch, heads, length, dim, device="cuda").half() for _ in range(3))
 
-    def ours(variant: Variant) -> bench.Call:
-        kernel = build(variant, shape, causal)
-        return lambda: kernel(q, k, v)
+    def setup() -> Setup:
+        q, k, v = (torch.randn(batch, heads, length, dim, device="cuda").half() for _ in range(3))
 
-    calls: dict[str, Callable[[], bench.Call]] = {
-        variant.name: lambda variant=variant: ours(variant) for variant in chosen(dim, mask, only)
-    }
-    calls["sdpa cudnn"] = lambda: bench._sdpa("CUDNN_ATTENTION", q, k, v, causal)
-    calls["fa3 bf16"] = lambda: bench._fa3(q, k, v, causal)
-    work = bench.flops(batch, heads, length, length, dim, causal)
-    want = bench._reference(q, k, v, causal)
-    return bench.contest(f"{name} {mask}", work, want, calls, bench.ATTENTION_LIMIT, rounds)
+        def ours(variant: Variant) -> Any:
+            kernel = build(variant, shape, causal)
+            return lambda: kernel(q, k, v)
+
+        calls: dict[str, Prepare] = {
+            variant.name: lambda variant=variant: ours(variant) for variant in chosen(dim, mask, only)
+        }
+        calls["cudnn"] = lambda: attention.sdpa("CUDNN_ATTENTION", q, k, v, causal)
+        calls["fa3 bf16"] = lambda: attention.flash3(q, k, v, causal)
+        want = attention.by_heads(q, k, v, causal)
+        return Setup(want, calls, attention.LIMIT, {"fa3 bf16": attention.BF16_LIMIT})
+
+    work = example("flash_attention", "example_mha_fwd_bhsd").flops(batch, heads, length, length, dim, causal)
+    return contest("attention_variants", Case(f"{name} {mask}", setup, work), rounds=rounds)
 
 
 def report(name: str, mask: str, only: list[str]) -> int:
@@ -158,10 +166,11 @@ def main() -> int:
         return 1
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False  # the reference is float32
+    torch.cuda.set_stream(torch.cuda.Stream())  # what is captured must not touch the default stream
     rows = []
     for name, mask in cases:
         rows.append(row(name, mask, args.only, args.rounds))
-        bench.show(rows[-1])
+        show(rows[-1])
         if args.output:
             args.output.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
     return 0

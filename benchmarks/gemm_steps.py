@@ -2,7 +2,7 @@
 """What each step of the compiler is worth for matrix products on this machine's GPU, beside cuBLAS.
 
 Every variant is the example's plain tile program with some steps switched off by pass_configs; it is checked against
-float32 first. Protocol of timing as in bench.py: short bursts after pauses, in turns, the median of the rounds.
+float32 first and timed in turns, as bench.py does (suite/protocol.py).
 
     python benchmarks/gemm_steps.py [--sizes 4096,4096,4096 8192,8192,512] [--only default cublas] [--nn] [--rounds 7]
 """
@@ -10,12 +10,20 @@ float32 first. Protocol of timing as in bench.py: short bursts after pauses, in 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import sys
+from pathlib import Path
+from typing import Any
 
 import torch
-from bench import GEMM_LIMIT, Call, contest, matmul, show
 
 import tilelang
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from suite.contest import Case, Prepare, Setup, contest
+from suite.examples import example
+from suite.families.gemm import LIMIT
+from suite.record import show
 
 OFF = {"tl.raster_panel": 0, "tl.warpgroup_stores": False, "tl.persistent": False}
 
@@ -38,6 +46,26 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
+def case(m: int, n: int, k: int, transposed: bool, tile: dict[str, int], only: list[str] | None) -> Case:
+    """Every wanted variant of one size, and cuBLAS."""
+
+    def setup() -> Setup:
+        a = torch.randn(m, k, device="cuda").bfloat16()
+        b = torch.randn(*((n, k) if transposed else (k, n)), device="cuda").bfloat16()
+        logical = b.T if transposed else b
+        program = example("gemm", "example_gemm").matmul.get_tir(m, n, k, "bfloat16", False, transposed, **tile)
+
+        def ours(config: dict[str, object]) -> Any:
+            kernel = tilelang.compile(program, out_idx=[-1], pass_configs=config)
+            return lambda: kernel(a, b)
+
+        calls: dict[str, Prepare] = {name: lambda config=config: ours(config) for name, config in VARIANTS.items()}
+        calls["cublas"] = lambda: lambda: a @ logical
+        return Setup(a.float() @ logical.float(), {n: c for n, c in calls.items() if not only or n in only}, LIMIT)
+
+    return Case(f"bf16 {m}x{n}x{k} {'NT' if transposed else 'NN'}", setup, 2.0 * m * n * k)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sizes = ["4096,4096,4096", "8192,8192,8192", "4096,4096,14336", "8192,8192,1024", "8192,8192,512"]
@@ -48,31 +76,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
 
-    tile = dict(
-        zip(("block_M", "block_N", "block_K", "num_stages", "threads"), map(int, args.tile.split(",")), strict=True)
-    )
+    names = ("block_M", "block_N", "block_K", "num_stages", "threads")
+    tile = dict(zip(names, map(int, args.tile.split(",")), strict=True))
+    torch.cuda.set_stream(torch.cuda.Stream())  # what is captured must not touch the default stream
     for m, n, k in (map(int, size.split(",")) for size in args.sizes):
-        a = torch.randn(m, k, device="cuda").bfloat16()
-        b = torch.randn(*((k, n) if args.nn else (n, k)), device="cuda").bfloat16()
-        b_logical = b if args.nn else b.T
-        program = matmul.get_tir(m, n, k, "bfloat16", False, not args.nn, **tile)
-
-        def ours(config: dict[str, object], program=program, a=a, b=b) -> Callable[[], Call]:
-            def prepare() -> Call:
-                kernel = tilelang.compile(program, out_idx=[-1], pass_configs=config)
-                return lambda: kernel(a, b)
-
-            return prepare
-
-        calls = {name: ours(config) for name, config in VARIANTS.items()}
-        calls["cublas"] = lambda a=a, b=b_logical: lambda: a @ b
-        wanted = {name: call for name, call in calls.items() if not args.only or name in args.only}
-        want = a.float() @ b_logical.float()
-        show(
-            contest(
-                f"bf16 {m}x{n}x{k} {'NN' if args.nn else 'NT'}", 2.0 * m * n * k, want, wanted, GEMM_LIMIT, args.rounds
-            )
-        )
+        show(contest("gemm_steps", case(m, n, k, not args.nn, tile, args.only), rounds=args.rounds))
 
 
 if __name__ == "__main__":
