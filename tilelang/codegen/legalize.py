@@ -77,11 +77,8 @@ def launch_facts(func: Any) -> list[LaunchFacts]:
     found = []
     for kernel in launches(func):
         body = as_stmt(kernel.body)
-        dims = [1, 1, 1]
-        for attr in collect(body, tirx.AttrStmt, lambda a: a.attr_key == CLUSTER_DIMS):
-            text = str(attr.value.value) if hasattr(attr.value, "value") else str(attr.value)
-            for i, part in enumerate(text.split(",")):
-                dims[i] = int(part)
+        given = [int(part) for part in str(kernel.fact(CLUSTER_DIMS) or 1).split(",")]
+        dims = [*given, *[1] * (3 - len(given))]
         names = {getattr(c.op, "name", "") for c in collect(body, ir.Call)}
         found.append(
             LaunchFacts(

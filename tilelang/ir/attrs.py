@@ -14,6 +14,7 @@ __all__ = [
     "EXTENT",
     "FRAGMENT",
     "GLOBAL",
+    "LAUNCH_FACTS",
     "LAYOUT",
     "LOCAL",
     "LOOP_ID",
@@ -29,6 +30,7 @@ __all__ = [
     "PIPELINE_ORDER",
     "PIPELINE_STAGE",
     "PRELUDE",
+    "REGISTERS",
     "REGISTER_SCOPES",
     "RING",
     "ROLE",
@@ -80,8 +82,10 @@ ROLE = "tl.role"  # AttrStmt key around the code of one role; value: "producer" 
 
 # AttrStmt keys inside the launch.
 EXTENT = "tl.extent"  # node: a Var, value: an expression; inside, 0 <= node < value
+REGISTERS = "tl.registers"  # str: budgets asked for, "producer=24,consumer=240", or "change=0" for none
 MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
 CLUSTER_DIMS = "tl.cluster_dims"
+LAUNCH_FACTS = frozenset({REGISTERS, MIN_BLOCKS, CLUSTER_DIMS})  # right inside the thread extents: how it is launched
 
 # Function attributes.
 COMPILE_FLAGS = "tl.compile_flags"  # list[str], flags of the user's for the CUDA compiler

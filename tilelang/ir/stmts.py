@@ -17,7 +17,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import NUM_STAGES, ROLE
+from tilelang.ir.attrs import LAUNCH_FACTS, NUM_STAGES, ROLE
 
 __all__ = [
     "Kernel",
@@ -183,6 +183,17 @@ class Kernel:
     axes: tuple[tuple[Any, Any], ...]  # (IterVar, extent), outermost first: blockIdx.*, threadIdx.*
     body: list[Stmt]
     spans: tuple[Any, ...] = ()
+    facts: tuple[tuple[str, Any, Any], ...] = ()  # key, value, span: how it is launched (attrs.LAUNCH_FACTS)
+
+    def fact(self, key: str) -> Any | None:
+        """The value of a launch fact, a number or text; None where the launch does not have it."""
+        value = next((v for k, v, _ in self.facts if k == key), None)
+        return value if value is None else value.value if isinstance(value, ir.StringImm) else const_int(value)
+
+    def with_fact(self, key: str, value: Any) -> Kernel:
+        """The launch with a fact set anew."""
+        kept = (fact for fact in self.facts if fact[0] != key)
+        return replace(self, facts=(*kept, (key, value, None)))
 
     def axis(self, tag: str) -> Any | None:
         """The Var bound to a thread tag."""
@@ -227,6 +238,8 @@ class Kernel:
 
     def stmt(self) -> Stmt:
         out = as_stmt(self.body)
+        for key, value, span in reversed(self.facts):
+            out = tirx.AttrStmt(tirx.const(0, "int32"), key, value, out, span=span)
         for (iv, e), span in zip(reversed(self.axes), reversed(self.spans), strict=True):
             out = tirx.AttrStmt(iv, "thread_extent", e, out, span=span)
         return out
@@ -239,7 +252,13 @@ def kernel_of(stmt: Stmt) -> Kernel | None:
         axes.append((stmt.node, stmt.value))
         spans.append(stmt.span)
         stmt = stmt.body
-    return Kernel(tuple(axes), as_list(stmt), tuple(spans)) if axes else None
+    if not axes:
+        return None
+    facts = []
+    while isinstance(stmt, tirx.AttrStmt) and stmt.attr_key in LAUNCH_FACTS:
+        facts.append((str(stmt.attr_key), stmt.value, stmt.span))
+        stmt = stmt.body
+    return Kernel(tuple(axes), as_list(stmt), tuple(spans), tuple(facts))
 
 
 def launches(func: Any) -> list[Kernel]:

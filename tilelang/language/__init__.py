@@ -45,6 +45,17 @@ from tilelang.language.barriers import (
     mbarrier_expect_tx,
     mbarrier_wait_parity,
 )
+from tilelang.language.bindings import (
+    get_cluster_dims,
+    get_cluster_extent,
+    get_cluster_extents,
+    get_cluster_id,
+    get_cluster_ids,
+    get_cluster_size,
+    loop_break,
+    sync_global,
+    thread_binding,
+)
 from tilelang.language.control import (
     WarpSpecialize,
     assume,
@@ -110,6 +121,13 @@ from tilelang.language.dtypes import (
     uint64,
 )
 from tilelang.language.errors import UnknownName, UnsupportedName
+from tilelang.language.hints import (
+    annotate_consumer_reg_alloc,
+    annotate_producer_reg_dealloc,
+    annotate_ws_pipeline_depth,
+    disable_warp_group_reg_alloc,
+    no_set_max_nreg,
+)
 from tilelang.language.kernel import (
     ClusterKernel,
     Kernel,
@@ -239,12 +257,17 @@ from tilelang.language.warps import (
     get_warp_group_idx,
     get_warp_idx,
     get_warp_idx_sync,
+    match_all_sync,
+    match_any_sync,
     shfl_down,
     shfl_sync,
     shfl_up,
     shfl_xor,
     shuffle_elect,
     sync_warp,
+    syncthreads_and,
+    syncthreads_count,
+    syncthreads_or,
     warp_reduce_bitand,
     warp_reduce_bitor,
     warp_reduce_max,
@@ -526,5 +549,24 @@ __all__ = [
     "warp_reduce_sum",
     "wgmma_gemm",
     "ws",
+    "get_cluster_dims",
+    "get_cluster_extent",
+    "get_cluster_extents",
+    "get_cluster_id",
+    "get_cluster_ids",
+    "get_cluster_size",
+    "loop_break",
+    "sync_global",
+    "thread_binding",
+    "annotate_consumer_reg_alloc",
+    "annotate_producer_reg_dealloc",
+    "annotate_ws_pipeline_depth",
+    "disable_warp_group_reg_alloc",
+    "no_set_max_nreg",
+    "match_all_sync",
+    "match_any_sync",
+    "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

@@ -19,6 +19,7 @@ __all__ = [
     "WarpSpecialize",
     "assume",
     "block_rank_in_cluster",
+    "check_registers",
     "cluster_arrive",
     "cluster_sync",
     "cluster_wait",
@@ -71,10 +72,16 @@ def _emit(name: str, op: str, *args: Any, **statics: Any) -> None:
 
 def set_max_nreg(count: int, is_inc: bool) -> None:
     """Raise (`is_inc`) or lower the register budget of this warpgroup to `count`, 24 to 240 in steps of 8."""
+    regs = check_registers(count, "count")
+    _emit("set_max_nreg", "setmaxnreg_inc" if is_inc else "setmaxnreg_dec", regs=regs)
+
+
+def check_registers(count: int, arg: str) -> int:
+    """A register budget that setmaxnreg takes."""
     if not (_MIN_REGISTERS <= count <= _MAX_REGISTERS and count % _REGISTER_STEP == 0):
         required = f"{_MIN_REGISTERS} to {_MAX_REGISTERS} in steps of {_REGISTER_STEP}"
-        raise errors.BadPositive(what="the number of registers", required=required, value=count, arg="count")
-    _emit("set_max_nreg", "setmaxnreg_inc" if is_inc else "setmaxnreg_dec", regs=int(count))
+        raise errors.BadPositive(what="the number of registers", required=required, value=count, arg=arg)
+    return int(count)
 
 
 def inc_max_nreg(count: int) -> None:

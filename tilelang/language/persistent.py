@@ -21,9 +21,12 @@ class Persistent:
 
     Block `index` of `wave_size` visits the tiles index, index + wave_size, ...; together they visit each tile once.
     Neighbouring tiles share panels of `group_size` along the last axis, so that they meet in L2.
+    `num_stages` changes nothing: loads run ahead across tiles as far as the loops inside have stages.
     """
 
-    def __init__(self, domain: Sequence[Any], wave_size: Any, index: Any, group_size: int = 8) -> None:
+    def __init__(
+        self, domain: Sequence[Any], wave_size: Any, index: Any, group_size: int = 8, num_stages: int = 0
+    ) -> None:
         Builder.current("Persistent")
         self.domain = [python_value(fold(d)) for d in domain]
         self.wave_size = python_value(fold(wave_size))

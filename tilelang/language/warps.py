@@ -26,12 +26,17 @@ __all__ = [
     "get_warp_group_idx",
     "get_warp_idx",
     "get_warp_idx_sync",
+    "match_all_sync",
+    "match_any_sync",
     "shfl_down",
     "shfl_sync",
     "shfl_up",
     "shfl_xor",
     "shuffle_elect",
     "sync_warp",
+    "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or",
     "warp_reduce_bitand",
     "warp_reduce_bitor",
     "warp_reduce_max",
@@ -137,6 +142,44 @@ def ballot_sync(condition: Any, mask: Any = None) -> Any:
 
 
 ballot = ballot_sync
+
+
+def _match(op: str, value: Any, mask: Any) -> Any:
+    Builder.current(op)
+    _whole_warp(mask)
+    operand = as_expr(value)
+    return device_op(op, operand, dtype=dtype_of(operand))
+
+
+def match_any_sync(value: Any, mask: Any = None) -> Any:
+    """Bit i says that lane i has the same bits in `value` as this one."""
+    return _match("match_any", value, mask)
+
+
+def match_all_sync(value: Any, mask: Any = None) -> Any:
+    """All lanes (bits), where they have the same bits in `value`, else 0."""
+    return _match("match_all", value, mask)
+
+
+def _block_vote(op: str, condition: Any) -> Any:
+    current_launch(op)
+    test = as_condition(condition)
+    return device_op(op, tirx.const(test, "bool") if isinstance(test, bool) else test)
+
+
+def syncthreads_count(condition: Any) -> Any:
+    """A barrier of the block, and the number of its threads for which the condition holds."""
+    return _block_vote("sync_threads_count", condition)
+
+
+def syncthreads_and(condition: Any) -> Any:
+    """A barrier of the block, and whether the condition holds in all of its threads."""
+    return _block_vote("sync_threads_and", condition)
+
+
+def syncthreads_or(condition: Any) -> Any:
+    """A barrier of the block, and whether the condition holds in some of its threads."""
+    return _block_vote("sync_threads_or", condition)
 
 
 def activemask() -> Any:

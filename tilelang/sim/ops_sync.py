@@ -182,6 +182,34 @@ def sync_threads(G: Gang, m: np.ndarray, site: int) -> Any:
     yield from _barrier(G, m, site, (G.rank, 0), G.cta.nw * WARP, True)
 
 
+def _voted(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
+    """A barrier of the block; the number of threads for which p holds, and of all threads."""
+    votes: dict[Any, Any] = G.cta.named.setdefault((G.rank, "votes"), {})
+    mine = votes.setdefault(G.cta.named.get((G.rank, 0), {"round": 0})["round"], [0, 0])
+    mine[0] += int((np.broadcast_to(np.asarray(p, bool), m.shape) & m).sum())
+    mine[1] += int(m.sum())
+    yield from sync_threads(G, m, site)
+    return mine
+
+
+@meaning("sync_threads_count")
+def sync_threads_count(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
+    yes, _ = yield from _voted(G, m, site, p)
+    return np.int32(yes)
+
+
+@meaning("sync_threads_and")
+def sync_threads_and(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
+    yes, every = yield from _voted(G, m, site, p)
+    return np.bool_(yes == every)
+
+
+@meaning("sync_threads_or")
+def sync_threads_or(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
+    yes, _ = yield from _voted(G, m, site, p)
+    return np.bool_(yes > 0)
+
+
 def _named(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any) -> tuple[int, int]:
     key, count = G.uniform(m, site, id, threads)
     if not 0 <= key < 16 or count % WARP or not 0 < count <= G.cta.nw * WARP:

@@ -112,6 +112,21 @@ def ballot(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
     return _bits(_votes(G, m, site, p, "a ballot"))
 
 
+@meaning("match_any")
+def match_any(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
+    _together(G, m, site, "a match")
+    values = _warps(G, x, np_dtype(dtype))
+    codes = np.ascontiguousarray(values).view(np.dtype(f"uint{8 * values.itemsize}"))
+    same = (codes[:, :, None] == codes[:, None, :]) & _warps(G, m)[:, None, :]
+    return np.packbits(same, axis=2, bitorder="little").view(np.uint32).reshape(-1)
+
+
+@meaning("match_all")
+def match_all(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
+    mine, every = match_any(G, m, site, x, dtype), _bits(_warps(G, m))
+    return np.where(np.repeat((mine == every).reshape(-1, WARP).all(1), WARP), every, np.uint32(0))
+
+
 @meaning("activemask")
 def activemask(G: Gang, m: np.ndarray, site: int) -> Any:
     return _bits(_warps(G, m))

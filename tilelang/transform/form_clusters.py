@@ -22,7 +22,7 @@ from tvm import tirx
 
 from tilelang.analysis.block_loads import bind_values, depends_on, pipelined_loops
 from tilelang.analysis.copies import bits_of
-from tilelang.ir.attrs import LAYOUT
+from tilelang.ir.attrs import CLUSTER_DIMS, LAYOUT
 from tilelang.ir.stmts import Kernel, bodies, const_int, rebuild, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout import loads as load_layout
@@ -35,6 +35,8 @@ BLOCKS = 2
 
 def pair_blocks(kernel: Kernel) -> tuple[str, Kernel] | None:
     """(tag of the paired block index, the launch with its shared loads marked); None where no pair shares a load."""
+    if kernel.fact(CLUSTER_DIMS) is not None:  # the program's own clusters
+        return None
     values = bind_values(kernel.body)
     layouts = {
         s.buffer: load_layout(str(s.annotations[LAYOUT]))

@@ -32,7 +32,17 @@ from tilelang.analysis.effects import expr_touches, expressions_of, is_async_gem
 from tilelang.analysis.loads import reads_without_load
 from tilelang.analysis.register_pressure import peak_registers
 from tilelang.analysis.replay import heads, variables_in
-from tilelang.ir.attrs import BARRIER_SCOPE, CLUSTER_DIMS, MIN_BLOCKS, NUM_STAGES, RING, ROLE, TILE_STAGES, VAR
+from tilelang.ir.attrs import (
+    BARRIER_SCOPE,
+    CLUSTER_DIMS,
+    MIN_BLOCKS,
+    NUM_STAGES,
+    REGISTERS,
+    RING,
+    ROLE,
+    TILE_STAGES,
+    VAR,
+)
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import (
     Kernel,
@@ -155,12 +165,13 @@ class _Specializer:
             stage, _ = ring.cursor("consumer")
             consumer = [read_version(s, {b: self.versions[b] for b in ring.buffers}, stage) for s in consumer]
         body = [*self.allocations(allocs), *self.prologue(), self.split(producer, consumer)]
+        kernel = self.kernel.with_threads(self.roles.threads)
         if self.blocks > 1:  # no block ends while another may still write to it
-            dims = ir.StringImm(f"{self.blocks},1,1")
-            body = [tirx.AttrStmt(tirx.const(0, "int32"), CLUSTER_DIMS, dims, as_stmt([*body, *self.meet()]))]
+            body += self.meet()
+            kernel = kernel.with_fact(CLUSTER_DIMS, ir.StringImm(f"{self.blocks},1,1"))
         if self.roles.producer_regs:
-            body = [tirx.AttrStmt(tirx.const(0, "int32"), MIN_BLOCKS, tirx.const(1, "int32"), as_stmt(body))]
-        return self.kernel.with_threads(self.roles.threads).with_body(body)
+            kernel = kernel.with_fact(MIN_BLOCKS, tirx.const(1, "int32"))
+        return kernel.with_body(body)
 
     # -- rings -----------------------------------------------------------------------------------
     def find_rings(self, body: list[Any]) -> None:
@@ -361,15 +372,24 @@ def plan_roles(kernel: Kernel, arch: Arch) -> Roles:
     like 12).
     """
     threads = kernel.threads
+    asked = _asked_registers(kernel)
+    if "change" in asked or (kernel.fact(MIN_BLOCKS) or 1) > 1:  # several blocks share an SM's registers
+        return Roles(threads, WARP)
     share = 65536 // (-(-(threads + WARP) // WARPGROUP) * WARPGROUP) // 8 * 8
     needed = OTHER_REGISTERS + peak_registers(kernel.body)
-    if needed <= min(share, 255) or threads % WARPGROUP or not arch.wgmma:
+    if (needed <= min(share, 255) and not asked) or threads % WARPGROUP or not arch.wgmma:
         return Roles(threads, WARP)
-    producer_regs = 40 if threads <= 2 * WARPGROUP else 32 if threads == 3 * WARPGROUP else 24
-    consumer_regs = min(240, (65536 - WARPGROUP * producer_regs) // threads // 8 * 8)
+    producer_regs = asked.get("producer", 40 if threads <= 2 * WARPGROUP else 32 if threads == 3 * WARPGROUP else 24)
+    consumer_regs = asked.get("consumer", min(240, (65536 - WARPGROUP * producer_regs) // threads // 8 * 8))
     if consumer_regs <= share:
         return Roles(threads, WARP)
     return Roles(threads, WARPGROUP, consumer_regs, producer_regs)
+
+
+def _asked_registers(kernel: Kernel) -> dict[str, int]:
+    """Budgets that the program asks for (attrs.REGISTERS)."""
+    parts = (part.split("=") for part in str(kernel.fact(REGISTERS) or "").split(",") if part)
+    return {name: int(value) for name, value in parts}
 
 
 def _slots(path: tuple[Any, ...]) -> int:

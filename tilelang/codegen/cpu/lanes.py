@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import tvm
 from tvm import ir, tirx
 
 from tilelang.codegen.cpu.errors import CpuUnsupported
-from tilelang.codegen.cpu.loops import cast, i32
+from tilelang.codegen.cpu.loops import cast, i32, loop
 from tilelang.ir import walk
 from tilelang.ir.device_ops import DeviceOp
+from tilelang.ir.stmts import as_stmt
 
 if TYPE_CHECKING:
     from tilelang.codegen.cpu.threads import _Mask, _Threads
@@ -43,6 +45,8 @@ def exchange(expr: Any, threads: _Threads, mask: _Mask | None, before: list[Any]
             return op["x"]
         if op.name in _FOLDS or op.name.startswith("redux_"):
             return _fold(op, threads, mask, before)
+        if op.name.startswith("match_"):
+            return _match(op, threads, mask, before)
         if op.name in ("activemask", "uniform"):
             raise CpuUnsupported(what=op.name)
         return node
@@ -89,18 +93,58 @@ def _shuffle(op: DeviceOp, threads: _Threads, mask: _Mask | None, before: list[A
     return got[0]
 
 
-_FOLDS = ("vote_any", "vote_all", "ballot")
+def _match(op: DeviceOp, threads: _Threads, mask: _Mask | None, before: list[Any]) -> Any:
+    """The lanes with the same value, gathered lane by lane; for match_all only where those are all active ones."""
+    dtype = op.statics["dtype"]
+    (_, given), (result, got) = _slot_var(threads, "given", dtype), _slot_var(threads, "matched", "uint32")
+    others = threads.alloc((), "bool", "differs")
+    bits = f"uint{tvm.DataType(dtype).bits}"
+
+    def code(t: Any) -> Any:
+        return given[t] if bits == dtype else tirx.reinterpret(bits, given[t])
+
+    def lanes(t: Any, step: Any) -> Any:
+        first = t - tirx.floormod(t, i32(WARP))
+        return loop(i32(0), tirx.min(i32(WARP), i32(threads.threads) - first), lambda lane: step(lane, first + lane))
+
+    def gather(t: Any) -> Any:
+        def add(lane: Any, other: Any) -> Any:
+            here = tirx.const(1, "bool") if mask is None else mask.buffer[other]
+            bit = tirx.shift_left(tirx.const(1, "uint32"), cast("uint32", lane))
+            same = tirx.EQ(code(t), code(other))
+            differ = tirx.BufferStore(others, tirx.Or(others[t], tirx.And(here, tirx.Not(same))), [t])
+            return as_stmt(
+                [tirx.IfThenElse(tirx.And(here, same), tirx.BufferStore(got, got[t] | bit, [t]), None), differ]
+            )
+
+        none = tirx.const(0, "bool")
+        start = [tirx.BufferStore(got, tirx.const(0, "uint32"), [t]), tirx.BufferStore(others, none, [t])]
+        return as_stmt([*start, lanes(t, add)])
+
+    before += [
+        threads.each(mask, lambda t: tirx.BufferStore(given, cast(dtype, threads.at(op["x"], t)), [t])),
+        threads.each(mask, gather),
+    ]
+    if op.name == "match_all":
+        zero = tirx.const(0, "uint32")
+        before.append(threads.each(mask, lambda t: tirx.IfThenElse(others[t], tirx.BufferStore(got, zero, [t]), None)))
+    del every
+    return result
+
+
+# What a whole warp, or block, makes of the values of its threads.
+_FOLDS = ("vote_any", "vote_all", "ballot", "sync_threads_count", "sync_threads_and", "sync_threads_or")
 
 
 def _fold(op: DeviceOp, threads: _Threads, mask: _Mask | None, before: list[Any]) -> Any:
-    """Votes and reductions: one total a warp, kept at the slot of its first thread."""
+    """Votes and reductions: one total a warp (or block), kept at the slot of its first thread."""
     operand = "p" if op.name in _FOLDS else "x"
     dtype = str(op.form.result)
     start, step = _rule(op.name, dtype)
     total, (result, got) = threads.alloc((), dtype, "total"), _slot_var(threads, "folded", dtype)
 
     def first(t: Any) -> Any:
-        return t - tirx.floormod(t, i32(WARP))
+        return i32(0) if op.name.startswith("sync_threads_") else t - tirx.floormod(t, i32(WARP))
 
     def add(t: Any) -> Any:
         value = step(total[first(t)], threads.at(op[operand], t), tirx.floormod(t, i32(WARP)))
@@ -123,6 +167,9 @@ def _rule(name: str, dtype: str) -> tuple[Any, Any]:
             const(0, "uint32"),
             lambda a, x, lane: a | (cast("uint32", x) << cast("uint32", lane)),
         ),
+        "sync_threads_or": lambda: (const(0, "bool"), lambda a, x, _: tirx.Or(a, x)),
+        "sync_threads_and": lambda: (const(1, "bool"), lambda a, x, _: tirx.And(a, x)),
+        "sync_threads_count": lambda: (const(0, "int32"), lambda a, x, _: a + cast("int32", x)),
         "redux_add": lambda: (const(0, dtype), lambda a, x, _: a + x),
         "redux_min": lambda: (tirx.max_value(dtype), lambda a, x, _: tirx.min(a, x)),
         "redux_max": lambda: (tirx.min_value(dtype), lambda a, x, _: tirx.max(a, x)),

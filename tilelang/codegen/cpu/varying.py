@@ -18,7 +18,10 @@ __all__ = ["Varying", "is_block_level"]
 
 _PER_THREAD = (attrs.LOCAL, attrs.VAR)
 # Device ops whose result or effect depends on the thread that runs them.
-_LANE_OPS = ("shfl_", "vote_", "ballot", "redux_", "activemask", "lane_id", "elect_one", "atomic_", "keep", "uniform")
+_LANE_OPS = (
+    *("shfl_", "vote_", "ballot", "redux_", "match_", "sync_threads_", "activemask", "lane_id", "elect_one"),
+    *("atomic_", "keep", "uniform"),
+)
 
 
 def is_block_level(stmt: Any) -> bool:

@@ -87,6 +87,22 @@ def _special(register: str) -> Form:
     return Form((), asm(f"mov.u32 $result, %%{register};", (), "int32", pure=True), "int32")
 
 
+def _match(function: str):
+    def build(dtype: str) -> Form:
+        operands = (value("x", dtype),)
+        if function == "__match_all_sync":
+            return Form(operands, f"int all; unsigned lanes = {function}({_ALL}, x, &all); return lanes;", "uint32")
+        return Form(operands, f"return {function}({_ALL}, x);", "uint32")
+
+    return build
+
+
+def _count(function: str, result: str) -> Form:
+    body = f"return {function}(p);"
+    return Form(_P, body if result == "int32" else body.replace("return ", "return 0 != "), result, (Sync("block"),))
+
+
+_MATCH_STATICS = (Static("dtype", str, "int32", ("int32", "uint32", "int64", "uint64", "float32", "float64")),)
 _P = (value("p", "bool"),)
 _X = (value("x"),)
 
@@ -142,6 +158,34 @@ ROWS = (
         converges=_WARP,
         uniform=True,
         doc="bit i = p of lane i",
+    ),
+    DeviceOpRow(
+        "match_any",
+        _match("__match_any_sync"),
+        _MATCH_STATICS,
+        _WARP,
+        doc="bit i = lane i has the same bits in x as this lane",
+    ),
+    DeviceOpRow(
+        "match_all",
+        _match("__match_all_sync"),
+        _MATCH_STATICS,
+        _WARP,
+        uniform=True,
+        doc="all lanes, where x has the same bits in all of them, else 0",
+    ),
+    *(
+        DeviceOpRow(
+            f"sync_threads_{name}",
+            _count(f"__syncthreads_{name}", result),
+            converges=Convergence.BLOCK,
+            doc=f"barrier of the block; {doc}",
+        )
+        for name, result, doc in (
+            ("count", "int32", "the number of threads for which p holds"),
+            ("and", "bool", "does p hold in all threads"),
+            ("or", "bool", "does p hold in some thread"),
+        )
     ),
     DeviceOpRow("activemask", Form((), "return __activemask();", "uint32"), doc="bit i = lane i executes this now"),
     *(
