@@ -128,7 +128,6 @@ def _match(op: DeviceOp, threads: _Threads, mask: _Mask | None, before: list[Any
     if op.name == "match_all":
         zero = tirx.const(0, "uint32")
         before.append(threads.each(mask, lambda t: tirx.IfThenElse(others[t], tirx.BufferStore(got, zero, [t]), None)))
-    del every
     return result
 
 
