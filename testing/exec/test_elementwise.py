@@ -228,3 +228,18 @@ def test_comparisons_and_extrema_with_nan(dtype):
     build_cpu(P.build(body))(a, b, o)
     x, y = a.astype("float32"), b.astype("float32")
     np.testing.assert_array_equal(o, [np.fmax(x, y), np.fmin(x, y), x != y, ~(x < y)])
+
+
+@pytest.mark.parametrize("compare", [np.equal, np.not_equal, np.less, np.greater_equal])
+def test_truth_values_are_compared(compare):
+    node = {np.equal: tirx.EQ, np.not_equal: tirx.NE, np.less: tirx.LT, np.greater_equal: tirx.GE}[compare]
+
+    def body():
+        a, b, c = (P.tensor(n, (4,), "bool") for n in "ABC")
+        with P.kernel(1):
+            with P.parallel(4) as i:
+                P.store(c, node(a[i], b[i]), i)
+
+    a, b, c = np.array([0, 0, 1, 1], "bool"), np.array([0, 1, 0, 1], "bool"), np.zeros(4, "bool")
+    build_cpu(P.build(body))(a, b, c)
+    np.testing.assert_array_equal(c, compare(a, b))

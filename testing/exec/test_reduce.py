@@ -52,6 +52,13 @@ def test_kinds_and_dimensions(kind, dim):
     np.testing.assert_array_equal(reduced(x, kind, dim), NUMPY[kind](x, axis=dim))
 
 
+@pytest.mark.parametrize("kind", ["bitand", "bitor", "bitxor"])
+def test_bits_of_truth_values(kind):
+    x = RNG.integers(0, 2, (6, 5)).astype("bool")
+    x[1], x[2] = True, False
+    np.testing.assert_array_equal(reduced(x, kind, 1), NUMPY[kind](x, axis=1))
+
+
 def test_result_may_keep_the_dimension():
     x = RNG.integers(-50, 50, SHAPE).astype("float32")
     np.testing.assert_array_equal(reduced(x, "sum", 1, keep=True), x.sum(1, keepdims=True))

@@ -19,7 +19,11 @@ def any_number_of_trips(trips, stages):
     K = trips * 32
 
     @T.prim_func
-    def main(A: T.Tensor((64, max(K, 32)), "float16"), B: T.Tensor((max(K, 32), 64), "float16"), C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def main(
+        A: T.Tensor((64, max(K, 32)), "float16"),
+        B: T.Tensor((max(K, 32), 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
         with T.Kernel(1, threads=128):
             As = T.alloc_shared((64, 32), "float16")
             Bs = T.alloc_shared((32, 64), "float16")
@@ -131,7 +135,12 @@ def guard_out_of_memory(stages, skipped):
     """The body, a copy or a product is skipped where a mask in memory says so."""
 
     @T.prim_func
-    def main(A: T.Tensor((64, 160), "float16"), B: T.Tensor((160, 64), "float16"), M: T.Tensor((5,), "int32"), C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def main(
+        A: T.Tensor((64, 160), "float16"),
+        B: T.Tensor((160, 64), "float16"),
+        M: T.Tensor((5,), "int32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
         with T.Kernel(1, threads=128):
             As = T.alloc_shared((64, 32), "float16")
             Bs = T.alloc_shared((32, 64), "float16")
@@ -450,7 +459,12 @@ def accumulator_read_in_every_iteration(stages):
     """The result of the product is used and cleared inside the pipeline: two-level accumulation."""
 
     @T.prim_func
-    def main(A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"), s: T.Tensor((4,), "float32"), C: T.Tensor((64, 64), "float32")):  # fmt: skip
+    def main(
+        A: T.Tensor((64, 128), "float16"),
+        B: T.Tensor((128, 64), "float16"),
+        s: T.Tensor((4,), "float32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
         with T.Kernel(1, threads=128):
             As = T.alloc_shared((64, 32), "float16")
             Bs = T.alloc_shared((32, 64), "float16")

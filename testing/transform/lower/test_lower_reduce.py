@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from run_threads import numpy_type
 from test_lower_parallel import buffer, context, get_fragment, get_shared, machine, put_fragment, put_shared
+from tvm import tirx
 
+from tilelang.ir.stmts import as_list, walk_list
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.layout import operands as hw
 from tilelang.layout import row_major, spread
@@ -128,3 +130,20 @@ def test_shared_operands_are_staged(threads: int) -> None:
     put_shared(mach, ctx, Y, np.arange(24, dtype=np.float32))
     mach.run(stmt)
     np.testing.assert_array_equal(get_shared(mach, ctx, Y), x.astype(np.float32).sum(1) + np.arange(24))
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_lanes_exchange_before_they_choose(kind: str) -> None:
+    """NaN is passed on by a choice between the two values; a shuffle inside it would be run by some lanes only."""
+    layout = spread.coalesced((2, 32), 32, 1, 32)
+    src, dst = buffer("X", (2, 32), "float32", "local.fragment"), buffer("Y", (2,), "float32", "local.fragment")
+    ctx = context(32, {src: layout, dst: layout.drop(1)}, {})
+    stmt = lower_reduce(reduce_op(src, dst, kind=kind, dim=1, clear=True, nan_propagate=True), ctx)
+    exchanges = [s for s in walk_list(as_list(stmt)) if "shfl_xor" in str(s) and not isinstance(s, tirx.For)]
+    assert len(exchanges) == 5 and all(isinstance(s, tirx.Bind) for s in exchanges)
+    x = np.random.default_rng(0).standard_normal((2, 32)).astype("float32")
+    x[1, 5] = np.nan
+    mach = machine(ctx, {})
+    put_fragment(mach, ctx, src, x)
+    mach.run(stmt)
+    np.testing.assert_array_equal(get_fragment(mach, ctx, dst), getattr(x, kind)(1))

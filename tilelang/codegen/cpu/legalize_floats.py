@@ -4,6 +4,7 @@
 * bfloat16 and float8 are stored as bits, computed in float32 and rounded to nearest even after every operation, as the
   hardware does. TVM's own legalisation keeps intermediate results in float32 and drops casts to the narrow type.
 * `a != b` holds when one side is NaN; TVM's llvm target compares ordered.
+* truth values are compared as whole numbers; TVM's llvm target takes what is no integer for a float.
 * max and min give the number where one side is NaN, as CUDA's fmax does; TVM's depend on the order of the operands.
 
 Requires: no tile ops. Ensures: only parameters have a narrow type; their bits are read through integer views.
@@ -80,6 +81,7 @@ class _Legalizer:
             _ROUNDED: self.rounded,
             (tirx.Min, tirx.Max): self.extremum,
             tirx.NE: self.unequal,
+            (tirx.EQ, tirx.LT, tirx.LE, tirx.GT, tirx.GE): self.compared,
             ir.Var: self.var,
         }
 
@@ -167,7 +169,10 @@ class _Legalizer:
         return tirx.call_pure_extern(dtype, f"tl_{name}_{dtype}", e.a, e.b)
 
     def unequal(self, e: Any) -> Any:
-        return tirx.Not(tirx.EQ(e.a, e.b)) if "float" in _dtype(e.a) else e
+        return tirx.Not(tirx.EQ(e.a, e.b)) if "float" in _dtype(e.a) else self.compared(e)
+
+    def compared(self, e: Any) -> Any:
+        return type(e)(tirx.Cast("int32", e.a), tirx.Cast("int32", e.b)) if _dtype(e.a) == "bool" else e
 
     def call(self, call: Any) -> Any:
         name, dtype = getattr(call.op, "name", ""), _dtype(call)

@@ -12,9 +12,11 @@ from typing import Any
 
 from tvm import sym, tirx
 
+from tilelang.codegen.cpu.device_ops import lower_device_op
 from tilelang.codegen.cpu.errors import CpuUnsupported, TileOpMisfit
 from tilelang.codegen.cpu.gemm import expand_gemm
 from tilelang.codegen.cpu.loops import ClippedRegion, arith_dtype, cast, clip, nest
+from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of
 from tilelang.ir.tile_ops import TileOp
 
@@ -64,14 +66,13 @@ def _copy(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
     if not _same_sizes(src, dst, analyzer):
         raise TileOpMisfit(op="copy", why=f"{_sizes(src)} elements do not fit {_sizes(dst)}")
     dtype = dtype_of(dst.buffer)
-    move = _guarded(
-        src,
-        nest(
-            [_both(a, b) for a, b in zip(src.ranges, dst.ranges, strict=True)],
-            lambda v: dst.store(cast(dtype, src.load(v)), v),
-        ),
-    )
-    if src.whole:
+
+    def element(v: list[Any]) -> Any:
+        value = cast(dtype, src.load(v))
+        return _sum(dst, v, value) if op.attrs["add"] else dst.store(value, v)
+
+    move = _guarded(src, nest([_both(a, b) for a, b in zip(src.ranges, dst.ranges, strict=True)], element))
+    if src.whole or op.attrs["add"]:
         return _guarded(dst, move)
     zero = nest(dst.ranges, lambda v: dst.store(tirx.const(0, dtype), v))
     full = [c for (lo, hi), n in zip(src.ranges, src.sizes, strict=True) for c in (lo.equal(0), hi.equal(n))]
@@ -84,6 +85,14 @@ def _copy(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
             everything = tirx.And(everything, c)
         clear = tirx.IfThenElse(tirx.Not(everything), zero, None)
     return _guarded(dst, as_stmt([clear, move]))
+
+
+def _sum(dst: ClippedRegion, offsets: list[Any], value: Any) -> Any:
+    """An atomic sum: other blocks add to the same element."""
+    call = device_op("atomic_add", tirx.address_of(dst.load(offsets)), value, dtype=dtype_of(dst.buffer))
+    op = DeviceOp.from_node(call)
+    assert op is not None
+    return tirx.Evaluate(lower_device_op(op))
 
 
 def _fill(op: TileOp, analyzer: sym.Analyzer, alloc: Alloc) -> Any:
@@ -103,8 +112,6 @@ def _is_float(dtype: str) -> bool:
 def _fold(kind: str, dtype: str, nan_propagate: bool) -> tuple[Any, Callable[[Any, Any], Any]]:
     """Identity and step of a reduction in `dtype`. max and min skip NaN unless it is to propagate."""
     zero = tirx.const(0, dtype)
-    lowest = tirx.const(float("-inf"), dtype) if _is_float(dtype) else tirx.min_value(dtype)
-    highest = tirx.const(float("inf"), dtype) if _is_float(dtype) else tirx.max_value(dtype)
 
     def better(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         if not _is_float(dtype):
@@ -119,11 +126,11 @@ def _fold(kind: str, dtype: str, nan_propagate: bool) -> tuple[Any, Callable[[An
         case "abssum":
             return zero, lambda acc, x: acc + _abs(x, dtype)
         case "max":
-            return lowest, _take(dtype, better(tirx.GT))
+            return _limit(dtype, -1), _take(dtype, better(tirx.GT))
         case "absmax":
             return zero, lambda acc, x: _take(dtype, better(tirx.GT))(acc, _abs(x, dtype))
         case "min":
-            return highest, _take(dtype, better(tirx.LT))
+            return _limit(dtype, 1), _take(dtype, better(tirx.LT))
         case "bitand":
             ones = tirx.const(1, "bool") if dtype == "bool" else ~zero
             return ones, lambda acc, x: tirx.And(acc, x) if dtype == "bool" else acc & x
@@ -133,6 +140,15 @@ def _fold(kind: str, dtype: str, nan_propagate: bool) -> tuple[Any, Callable[[An
             return zero, lambda acc, x: tirx.NE(acc, x) if dtype == "bool" else acc ^ x
         case _:
             raise CpuUnsupported(what=f"a reduction of kind {kind!r}")
+
+
+def _limit(dtype: str, sign: int) -> Any:
+    """The greatest number of a type, or the least one."""
+    if dtype == "bool":
+        return tirx.const(sign > 0, "bool")
+    if _is_float(dtype):
+        return tirx.const(sign * float("inf"), dtype)
+    return tirx.max_value(dtype) if sign > 0 else tirx.min_value(dtype)
 
 
 def _abs(x: Any, dtype: str) -> Any:
@@ -214,4 +230,5 @@ _EXPAND: dict[str, Callable[[TileOp, sym.Analyzer, Alloc], Any]] = {
     "annotate_layout": _nothing,
     "use_swizzle": _nothing,
     "sync_threads": _nothing,
+    "wait_gemm": _nothing,
 }

@@ -169,9 +169,7 @@ class _Reduction:
         out: list[Stmt] = [tirx.AllocBuffer(self.acc), *self._local()]
         for mask in lanes:
             self._check_partner(mask)
-            out.append(
-                self._each(lambda q, m=mask: self._fold(q, device_op("shfl_xor", self.acc[q], m, dtype=self.dtype)))
-            )
+            out.append(self._each(lambda q, m=mask: self._take_from(q, m)))
         if parts:
             out += self._through_shared(lanes, parts)
         return [*out, self._store()]
@@ -183,6 +181,13 @@ class _Reduction:
             return body(const(0))
         q = tirx.Var("q", "int32")
         return unrolled(q, count, body(q))
+
+    def _take_from(self, q: Expr, mask: int) -> Stmt:
+        """Folds in what the lane across `mask` has. First all lanes exchange: `combine` may choose between values."""
+        other = tirx.Var("other", self.dtype)
+        return as_stmt(
+            [tirx.Bind(other, device_op("shfl_xor", self.acc[q], mask, dtype=self.dtype)), self._fold(q, other)]
+        )
 
     def _fold(self, q: Expr, value: Expr) -> Stmt:
         return tirx.BufferStore(self.acc, self.combine(self.acc[q], value), [q])
