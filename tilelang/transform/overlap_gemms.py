@@ -26,7 +26,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.copies import bits_of
-from tilelang.analysis.effects import is_async_gemm, touches
+from tilelang.analysis.effects import is_async_gemm, touches, written_in
 from tilelang.analysis.manual import by_hand
 from tilelang.analysis.views import viewed
 from tilelang.ir.attrs import FRAGMENT
@@ -118,9 +118,10 @@ def _plan(loop: Any, kernel: Kernel) -> _Plan | None:
     across = [i for i in (*head, *behind) if not isinstance(body[i], tirx.Bind)]
     if any(_conflict(body[i], body[j]) for i in across for j in moved):
         return None
-    binds = [s for s in body if isinstance(s, tirx.Bind) and not touches(s)]
-    if any(isinstance(s, tirx.Bind) and touches(s) for s in body):
-        return None  # a scalar read from memory would be read again in another iteration
+    binds = [s for s in body if isinstance(s, tirx.Bind)]
+    read = {t.buffer for s in binds for t in touches(s)}
+    if read & written_in(kernel.body):
+        return None  # a scalar of iteration k - 1 is read again in iteration k, and may have changed
     return _Plan(loop, [body[i] for i in head], [body[i] for i in tail], [body[i] for i in sorted(moved)], binds)
 
 
