@@ -52,6 +52,7 @@ class Setup:
     limits: dict[str, float] = field(default_factory=dict)
     unchecked: dict[str, Prepare] = field(default_factory=dict)
     clock: Clock = field(default_factory=Flushed)
+    min_rounds: int = MIN_ROUNDS  # whatever the time
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,16 @@ def contest(
     for label, timed in _ready(setup, row, mark):
         ready[label] = timed
     samples: dict[str, list[float]] = {label: [] for label in ready}
-    while ready and row.rounds < rounds and (row.rounds < MIN_ROUNDS or time.monotonic() < end):
+    while ready and row.rounds < rounds and (row.rounds < setup.min_rounds or time.monotonic() < end):
         order = list(ready)
         random.shuffle(order)
         for label in order:
             mark(label)
-            samples[label].append(ready[label].sample())
+            try:
+                samples[label].append(ready[label].sample())
+            except Exception as failure:
+                _record(failure, label, row)
+                del ready[label], samples[label]
         row.rounds += 1
     row.ms = {label: statistics.median(values) for label, values in samples.items() if values}
     if protocol == "both" and len(ready) > 1:
@@ -130,9 +135,7 @@ def _ready(setup: Setup, row: Row, mark: Callable[[str], None]) -> Iterator[tupl
                 row.error[label] = relative_error(timed.outputs, setup.want)
             timed.outputs = None
         except Exception as failure:  # a peer that cannot run this shape must not end the run
-            if is_lost():  # nothing more can run in this process: the runner starts another
-                raise
-            row.failed[label] = f"{type(failure).__name__}: {str(failure)[:300]}"
+            _record(failure, label, row)
             continue
         limit = setup.limits.get(label, setup.limit)
         if label in row.error and not row.error[label] < limit:  # `not <` also catches NaN
@@ -141,6 +144,12 @@ def _ready(setup: Setup, row: Row, mark: Callable[[str], None]) -> Iterator[tupl
         if timed.uncaptured:
             row.uncaptured[label] = timed.uncaptured
         yield label, timed
+
+
+def _record(failure: Exception, label: str, row: Row) -> None:
+    if is_lost():  # nothing more can run in this process: the runner starts another
+        raise failure
+    row.failed[label] = f"{type(failure).__name__}: {str(failure)[:300]}"
 
 
 def _sustained(ready: dict[str, Timed], mark: Callable[[str], None]) -> dict[str, float]:

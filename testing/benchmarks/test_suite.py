@@ -43,6 +43,17 @@ def test_right_contestants_are_timed_and_others_are_named() -> None:
     assert row.failed["broken"] == "RuntimeError: no kernel for this shape"
 
 
+def test_a_contestant_that_fails_while_it_is_timed_is_named() -> None:
+    def flaky():
+        calls = iter([torch.ones(1)])
+        return lambda: next(calls)
+
+    calls = {"tilelang": flaky, "peer": lambda: lambda: torch.ones(1)}
+    row = contest("g", Case("c", lambda: Setup(torch.ones(1), calls)), rounds=2)
+    assert row.failed == {"tilelang": "StopIteration: "}
+    assert list(row.ms) == ["peer"]
+
+
 def test_contestants_that_failed_before_are_left_alone() -> None:
     calls = {"tilelang": lambda: pytest.fail("must not run"), "peer": lambda: lambda: torch.ones(1)}
     setup = Setup(torch.ones(1), calls)
