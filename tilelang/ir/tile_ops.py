@@ -57,6 +57,7 @@ _ROWS = (
             "tma": True,  # may the copy engine be used
             "eviction_policy": "",  # "" | evict_normal | evict_first | evict_last
             "prefer": "",  # "" | tma | cp_async | sync
+            "add": False,  # dst += src from shared memory to a tensor, atomic for each element
             "blocks": 1,  # fact of form_clusters: blocks of a cluster that share the work of loading the tile
             "via": "",  # fact of plan_copies: "" | loop | tma_load | tma_store | cp_async | stmatrix
         },

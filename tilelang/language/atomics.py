@@ -96,10 +96,25 @@ def _tile(builder: Builder, op: str, dst: Any, value: Any, order: str) -> None:
 def atomic_add(
     dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, use_tma: bool = False
 ) -> Any:
-    """dst += value without losing concurrent updates; with `return_prev` the element's old value."""
-    if use_tma:
-        raise errors.NotSupported(what="use_tma=True in T.atomic_add", instead="drop use_tma")
+    """dst += value without losing concurrent updates; with `return_prev` the element's old value.
+
+    With `use_tma` a tile in shared memory is added by the copy engine, where it can move the tile; relaxed.
+    """
+    if use_tma and not return_prev and _is_shared_tile(value):
+        source, target = pair_regions(value, dst, "atomic_add")
+        a, b = source.source.ty, target.source.ty
+        if a.dtype == b.dtype and b.storage_scope == attrs.GLOBAL:
+            options = {"add": True, "prefer": "tma"}
+            Builder.current("atomic_add").tile_op("copy", {"src": source, "dst": target}, options)
+            return None
     return _update("atomic_add", dst, value, memory_order, return_prev)
+
+
+def _is_shared_tile(value: Any) -> bool:
+    """Is it a buffer or a region, not an element, in shared memory."""
+    if isinstance(value, ir.TensorLoad) or not is_tile(value):
+        return False
+    return (value.source if isinstance(value, ir.TensorRegion) else value).ty.storage_scope in attrs.SHARED_SCOPES
 
 
 def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 from tvm import ir, tirx
 
 from tilelang.ir.attrs import ASYNC_COPY, COALESCED_WIDTH, LOCAL, LOOP_LAYOUT, PARALLEL, VAR
+from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import const_int, dtype_of, rebuild
 from tilelang.ir.tile_ops import TileOp
 
@@ -72,12 +73,22 @@ def _elementwise(op: TileOp, src: ir.TensorRegion | None, dst: ir.TensorRegion, 
         what = value if src is None else src.source[tuple(_at(src, loop))]
         if dtype_of_expr(what) != dtype:
             what = tirx.Cast(dtype, what)
+        if op.attrs.get("add"):
+            return _sum(dst, _at(dst, loop), what, op.span)
         return tirx.BufferStore(dst.source, what, _at(dst, loop), span=op.span)
 
     extents = [r.extent for r in dst.region if const_int(r.extent) != 1]
     if any(r.source.ty.storage_scope in (LOCAL, VAR) for r in (src, dst) if r is not None):
         return _each_thread(extents, body, op.span)
     return parallel_nest(extents, body, annotations, op.span) if extents else body()
+
+
+def _sum(dst: ir.TensorRegion, index: list[Any], value: Any, span: Any) -> Any:
+    """The atomic sum of one element, where it lies in the tensor."""
+    element = tirx.address_of(tirx.BufferLoad(dst.source, index))
+    stmt = tirx.Evaluate(device_op("atomic_add", element, value, dtype=dtype_of(dst.source)), span=span)
+    checks = [c for i, size in zip(index, dst.source.ty.shape, strict=True) for c in (i >= 0, i < size)]
+    return tirx.IfThenElse(tirx.all(*checks), stmt, None, span=span)
 
 
 def _each_thread(extents: list[Any], body: Any, span: Any) -> Any:

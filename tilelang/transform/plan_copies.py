@@ -52,6 +52,9 @@ def plan_copies(func: Any, arch: Arch, options: CompileOptions | None = None, no
 MIN_STORE_BYTES = 2048  # smaller tiles are not worth the fence, the barrier and the wait of a bulk store
 
 
+SUM_DTYPES = ("float32", "float16", "bfloat16", "int32", "uint32")  # PTX ISA, "cp.reduce.async.bulk.tensor"
+
+
 @dataclass
 class _Planner:
     kernel: Kernel
@@ -134,6 +137,8 @@ class _Planner:
             return self.stage_store(op) or [_with_via(op, "loop")]
         if scopes[0] in SHARED_SCOPES and scopes[1] == GLOBAL:
             bad = tma_obstacle(op, self.written) if self.tma else "no copy engine"
+            if op.attrs["add"]:
+                return [self.plan_sum(op, bad)]
             return [_with_via(op, "loop" if bad or _bytes(op["src"]) < MIN_STORE_BYTES else "tma_store")]
         if not _is_load(op):
             return [_with_via(op, "loop")]
@@ -142,6 +147,15 @@ class _Planner:
             return [_with_via(op, "tma_load")]
         self.notes.append(f"{_place(op)}copy of {src.name} to {dst.name} does not use TMA: {obstacle}")
         return [_with_via(op, "cp_async" if pipelined and self.can_cp_async(op) else "loop")]
+
+    def plan_sum(self, op: TileOp, obstacle: str | None) -> Any:
+        """A tile that is added to a tensor: asked for by name, so also where it is small."""
+        dtype = dtype_of(op["dst"].source)
+        if obstacle is None and dtype not in SUM_DTYPES:
+            obstacle = f"it does not add {dtype}"
+        if obstacle is not None:
+            self.notes.append(f"{_place(op)}the copy engine does not add {op['src'].source.name}: {obstacle}")
+        return _with_via(op, "loop" if obstacle else "tma_store")
 
     def can_cp_async(self, op: TileOp) -> bool:
         return (

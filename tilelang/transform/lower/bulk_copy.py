@@ -82,10 +82,10 @@ def lower_tma_store(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> Any:
 
 
 def _store(op: TileOp, ctx: LowerContext, maps: TensorMaps, leader: Any) -> Any:
-    body = []
+    body, name = [], "tma_reduce_add" if op.attrs.get("add") else "tma_store"
     for box, at, coords in _transfers(op, "dst", "src", ctx):
         tmap = maps.get(op["dst"].source, box.extents, box.swizzle)
-        body.append(device_op(f"tma_store_{len(coords)}d", tmap, at, *coords, span=op.span))
+        body.append(device_op(f"{name}_{len(coords)}d", tmap, at, *coords, span=op.span))
     body.append(device_op("bulk_commit"))
     return tirx.IfThenElse(leader, as_stmt(body), None, span=op.span)
 
