@@ -5,4 +5,4 @@ import tilelang.language as T
 @T.prim_func
 def main(A: T.Tensor((8,), "float32"), n: T.int32):
     with T.Kernel(1, threads=32) as b:
-        T.atomic_add(A[0], 1, use_tma=True)
+        T.atomic_add(A[0:8], 1, return_prev=True)
