@@ -16,6 +16,7 @@ _NAMES = {
     "JITImpl": "tilelang.jit",
     "JITKernel": "tilelang.jit",
     "PassConfigKey": "tilelang.jit",
+    "PerformanceWarning": "tilelang.support.errors",
     "TensorSupplyType": "tilelang.profiler",
     "autotune": "tilelang.autotuner",
     "cdiv": "tilelang.support.integers",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from tilelang.jit.inspect import lower
     from tilelang.profiler import TensorSupplyType
     from tilelang.support.env import env
+    from tilelang.support.errors import PerformanceWarning
     from tilelang.support.integers import cdiv, next_power_of_2
     from tilelang.support.logs import set_log_level
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from tilelang.autotuner.measure import Bench, ProfileOptions
 from tilelang.autotuner.result import AutotuneResult, Trial
 from tilelang.autotuner.space import COMPILE_KEYS, Config, propose
 from tilelang.autotuner.worker import compile_in_processes
+from tilelang.jit import performance
 from tilelang.support.env import env
+from tilelang.support.errors import PerformanceWarning
 
 __all__ = ["SearchOptions", "search"]
 
@@ -88,7 +91,10 @@ def search(
         return _finish(
             problem.compile(stored["config"]), stored["config"], stored["latency"], True, trials, stored["ref_latency"]
         )
-    result = _measure_all(problem, configs, profile, options, inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)  # what counts is the time of a candidate
+        result = _measure_all(problem, configs, profile, options, inputs)
+    performance.warn(getattr(result.kernel.artifact, "performance", ()))
     if key is not None and not env.cache_disabled.get():
         record = {
             "config": dict(result.config),

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
@@ -105,6 +106,7 @@ def serve() -> None:
 
     import tilelang
 
+    warnings.simplefilter("ignore", tilelang.PerformanceWarning)  # no candidate needs its slow lines
     while True:
         try:
             text, option = _receive(sys.stdin.buffer)

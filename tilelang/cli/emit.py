@@ -3,42 +3,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-__all__ = ["LEVELS", "TEXTS", "cubin_of", "emit"]
+__all__ = ["LEVELS", "cubin_of", "emit"]
 
 LEVELS = ("tir", "laid-out", "scheduled", "device")
-TEXTS = ("cuda", "ptx", "sass")
 
 
 def emit(program: Any, arch: Any, what: str) -> str:
-    """The text of a program at one of LEVELS or as one of TEXTS."""
+    """The text of a program at one of LEVELS, or as CUDA."""
     if what == "tir":
         return program.script()
-    if what in LEVELS:
-        from tilelang.transform.pipeline import lower
-
-        return lower(program, arch, stop_after=what).script()
     if what == "cuda":
-        return _cuda_text(program, arch)
-    cubin = cubin_of(program, arch)
-    if what == "ptx":
-        return cubin.ptx
-    from tilelang.codegen.compile import disassemble
+        return _source(program, arch).text
+    from tilelang.transform.pipeline import lower
 
-    return disassemble(cubin)
+    return lower(program, arch, stop_after=what).script()
 
 
 def cubin_of(program: Any, arch: Any) -> Any:
-    """The machine code of a program as a `tilelang.codegen.compile.Cubin`."""
+    """The machine code of a program as a `tilelang.codegen.compile.Cubin`; its notes name the program's lines."""
     from tilelang.codegen.compile import compile_cuda
 
-    return compile_cuda(_cuda_text(program, arch), arch)
+    source = _source(program, arch)
+    cubin = compile_cuda(source.text, arch)
+    if not cubin.notes:
+        return cubin
+    from tilelang.codegen.locate import locate_notes
+
+    return replace(cubin, notes=locate_notes(source))
 
 
-def _cuda_text(program: Any, arch: Any) -> str:
+def _source(program: Any, arch: Any) -> Any:
     from tilelang.codegen.cuda import lower_to_cuda
     from tilelang.target.arch import arch_of
     from tilelang.transform.pipeline import lower
 
-    return lower_to_cuda(lower(program, arch), arch_of(arch)).text
+    return lower_to_cuda(lower(program, arch), arch_of(arch))

@@ -87,14 +87,22 @@ def compile_command(
     """Print a program at one level, from the tile program to machine code."""
     from tilelang.cli.emit import cubin_of
     from tilelang.cli.emit import emit as emit_text
+    from tilelang.codegen.compile import disassemble
 
+    if emit is Emit.CUBIN and output is None:
+        raise BadCommand("a cubin is binary: give --output FILE")
     program = load_program(where, settings or [])
-    if emit is Emit.CUBIN:
-        if output is None:
-            raise BadCommand("a cubin is binary: give --output FILE")
-        output.write_bytes(cubin_of(program, _arch(target)).data)
-        return
-    text = emit_text(program, _arch(target), emit.value)
+    if emit in (Emit.PTX, Emit.CUBIN, Emit.SASS):
+        cubin = cubin_of(program, _arch(target))
+        for note in cubin.notes:
+            typer.echo(note.render(), err=True)
+        if emit is Emit.CUBIN:
+            assert output is not None
+            output.write_bytes(cubin.data)
+            return
+        text = cubin.ptx if emit is Emit.PTX else disassemble(cubin)
+    else:
+        text = emit_text(program, _arch(target), emit.value)
     if output is None:
         typer.echo(text)
     else:

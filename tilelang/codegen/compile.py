@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilelang.codegen import nvrtc
+from tilelang.support.diagnostics import Note, SourceSpan, render
 from tilelang.support.errors import UserError
 from tilelang.target.arch import Arch, arch_of
 from tilelang.target.toolchain import find_tool, include_dirs, nvcc_path
@@ -24,6 +25,7 @@ __all__ = [
     "Cubin",
     "KernelUsage",
     "NoCompiler",
+    "NoDisassembler",
     "PerformanceNote",
     "compile_cuda",
     "disassemble",
@@ -62,11 +64,27 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class PerformanceNote:
-    """Something ptxas reports that costs speed: `code` is C7510 ... or "spill"."""
+    """Something ptxas reports that costs speed: `code` is C7510 ... or "spill".
+
+    `places` are the user's statements that it is about; None where nobody has looked for them
+    (`tilelang.codegen.locate`)."""
 
     code: str
     kernel: str
     text: str
+    ptx_line: int = 0  # where ptxas saw it, 0 where it does not say
+    places: tuple[SourceSpan, ...] | None = None
+
+    def __str__(self) -> str:
+        """One line, the places included."""
+        where = f" (at {', '.join(f'{p.file}:{p.line}' for p in self.places)})" if self.places else ""
+        return f"{self.code} in {self.kernel or 'the kernel'}: {self.text}{where}"
+
+    def render(self) -> str:
+        """The note with the user's lines and carets."""
+        first, *others = self.places or (None,)
+        header = f"warning[{self.code}]: {self.text} in {self.kernel or 'the kernel'}"
+        return render(header, first, [Note("also here", place) for place in others])
 
 
 @dataclass(frozen=True)
@@ -108,8 +126,9 @@ _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) 
 _USED = re.compile(r"Used (\d+) registers")
 _BARRIERS = re.compile(r"used (\d+) barriers")
 _SMEM = re.compile(r"(\d+) bytes smem")
-_WARNING = re.compile(r"\((C75\d\d)\)(.*)")
-_FUNCTION = re.compile(r"in (?:the )?function '(\w+)'|'(\w+)'")
+_WARNING = re.compile(
+    r"\((C75\d\d)\) (?:Potential Performance Loss: )?(.*?)(?: in (?:the )?function '(\w+)')?(?: in line (\d+))?$"
+)
 
 
 def parse_log(log: str) -> tuple[dict[str, KernelUsage], tuple[PerformanceNote, ...]]:
@@ -119,8 +138,7 @@ def parse_log(log: str) -> tuple[dict[str, KernelUsage], tuple[PerformanceNote, 
     name, stack = "", (0, 0, 0)
     for line in log.splitlines():
         if m := _WARNING.search(line):
-            function = _FUNCTION.search(m[2])
-            notes.append(PerformanceNote(m[1], (function[1] or function[2]) if function else "", m[2].strip()))
+            notes.append(PerformanceNote(m[1], m[3] or "", m[2], int(m[4] or 0)))
         elif m := _COMPILING.search(line):
             name, stack = m[1], (0, 0, 0)
         elif m := _SPILLS.search(line):
@@ -201,8 +219,9 @@ def _with_nvcc(text: str, arch: Arch, options: CompileOptions) -> tuple[bytes, s
         return cubin.read_bytes(), log, ptx.read_text(encoding="utf-8") if ptx else ""
 
 
-def disassemble(cubin: Cubin | bytes) -> str:
-    """SASS text of a cubin, by nvdisasm. Raises NoDisassembler."""
+def disassemble(cubin: Cubin | bytes, line_info: bool = False) -> str:
+    """SASS text of a cubin, by nvdisasm; with `line_info` the lines of the text come between the instructions, where
+    it was compiled so. Raises NoDisassembler."""
     tool = find_tool("nvdisasm")
     if tool is None:
         raise NoDisassembler()
@@ -210,5 +229,6 @@ def disassemble(cubin: Cubin | bytes) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(data)
         file.flush()
-        done = subprocess.run([str(tool), "-c", file.name], capture_output=True, text=True, check=True)
+        flags = ["-c", "-gi"] if line_info else ["-c"]
+        done = subprocess.run([str(tool), *flags, file.name], capture_output=True, text=True, check=True)
     return done.stdout

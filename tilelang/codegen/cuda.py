@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -34,6 +35,7 @@ from tilelang.codegen.legalize import (
 from tilelang.codegen.narrow_integers import wrap_narrow_integers
 from tilelang.codegen.prelude import prelude_for
 from tilelang.codegen.remainders import protect_remainders
+from tilelang.codegen.source_lines import Places, line_directives, mark_statements
 from tilelang.ir.attrs import PRELUDE
 from tilelang.support.errors import InternalError
 from tilelang.target.arch import Arch
@@ -46,11 +48,15 @@ _HEADER_END = "#define ushort unsigned short\n#endif\n"  # the last line of TVM'
 
 @dataclass(frozen=True)
 class CudaSource:
-    """`text` is complete (header and kernels); `kernels` are in launch order."""
+    """`text` is complete (header and kernels); `kernels` are in launch order.
+
+    `with_lines()` prints the kernels once more, with `#line` directives for the user's statements: the text, and the
+    places that the directives name."""
 
     text: str
     kernels: tuple[KernelLaunch, ...]
     arch: Arch
+    with_lines: Callable[[], tuple[str, Places]] = field(repr=False, compare=False)
 
 
 @tirx.transform.prim_func_pass(opt_level=0, name="tl.WidenGlobalIndices")
@@ -113,21 +119,32 @@ def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
         replace(launch, cluster=f.cluster, cooperative=f.cooperative, programmatic=f.programmatic)
         for launch, f in zip(launches, facts, strict=True)
     )
-    body = _print(device, launches, target)
-    if user_text:
-        body = f"{user_text}\n{body}"
-    return CudaSource(prelude_for(body) + body, launches, arch)
+    finished = _finish(device, launches)
+
+    def complete(body: str) -> str:
+        body = f"{user_text}\n{body}" if user_text else body
+        return prelude_for(body) + body
+
+    def with_lines() -> tuple[str, Places]:
+        places = Places()
+        marked = {name: mark_statements(f, places) for name, f in finished.items()}
+        return complete(line_directives(_print(marked, target), places)), places
+
+    return CudaSource(complete(_print(finished, target)), launches, arch, with_lines)
 
 
-def _print(device: dict[str, Any], launches: tuple[KernelLaunch, ...], target: Any) -> str:
-    """TVM's text of the device functions, without its header."""
+def _finish(device: dict[str, Any], launches: tuple[KernelLaunch, ...]) -> dict[str, Any]:
+    """The device functions as they are printed, in launch order."""
     t = tirx.transform
     device_mod = tvm.IRModule({launch.name: lower_shared_addresses(device[launch.name]) for launch in launches})
     finish = [t.BF16StorageLegalize(), compilation_pipeline.finalize_device_passes()]
     device_mod = tvm.ir.transform.Sequential(finish)(device_mod)
-    device_mod = tvm.IRModule({str(gv.name_hint): spell_constants(f) for gv, f in device_mod.functions.items()})
-    device_mod = tvm.IRModule({str(gv.name_hint): convert_float8(f) for gv, f in device_mod.functions.items()})
-    text = _capture(device_mod, target)
+    return {str(gv.name_hint): convert_float8(spell_constants(f)) for gv, f in device_mod.functions.items()}
+
+
+def _print(device: dict[str, Any], target: Any) -> str:
+    """TVM's text of the device functions, without its header."""
+    text = _capture(tvm.IRModule(device), target)
     _, found, body = text.partition(_HEADER_END)
     if not found:
         raise InternalError("TVM's CUDA header has changed", stage=_STAGE)

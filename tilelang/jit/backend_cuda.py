@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tilelang.codegen import compile as toolchain
-from tilelang.jit import cache
+from tilelang.jit import cache, performance
 from tilelang.jit.lowering import lower_device
 from tilelang.runtime.kernel import CudaKernel
 from tilelang.runtime.signature import Signature
@@ -32,7 +33,8 @@ class CudaExecutable:
 
     kernel: CudaKernel
     kernel_source: str
-    notes: tuple[str, ...]  # what the compiler has to say about speed
+    remarks: tuple[str, ...]  # why passes took no faster way
+    performance: tuple[toolchain.PerformanceNote, ...]  # what the assembler says
     ptx_text: str
 
     def __call__(self, *args: Any) -> None:
@@ -49,6 +51,11 @@ class CudaExecutable:
         return json.dumps(self.kernel.plan.to_json(), indent=1)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """All that the compiler has to say about speed."""
+        return (*self.remarks, *map(str, self.performance))
+
+    @property
     def cubin(self) -> bytes:
         return self.kernel.cubin
 
@@ -63,30 +70,51 @@ class CudaExecutable:
         self.kernel.save(path)
         (path / _TEXT).write_text(self.kernel_source)
         (path / _PTX).write_text(self.ptx_text)
-        (path / _NOTES).write_text(json.dumps(self.notes))
+
+    def keep(self, path: Path, func: Any) -> None:
+        """Writes what `load` reads. `func` is the program that the kernel was made from."""
+        self.save(path)
+        (path / _NOTES).write_text(self.notes_text(func))
+
+    def notes_text(self, func: Any) -> str:
+        return json.dumps({"remarks": self.remarks, "performance": performance.to_json(self.performance, func)})
 
     @staticmethod
-    def load(path: Path) -> CudaExecutable:
+    def load(path: Path, func: Any) -> CudaExecutable:
+        """The kernel that `keep` wrote for a program equal to `func`."""
+        notes = json.loads((path / _NOTES).read_text())
         return CudaExecutable(
             CudaKernel.load(path),
             (path / _TEXT).read_text(),
-            tuple(json.loads((path / _NOTES).read_text())),
+            tuple(notes["remarks"]),
+            performance.from_json(notes["performance"], func),
             (path / _PTX).read_text(),
         )
 
     @staticmethod
     def build(func: Any, signature: Signature, target: Target, options: CompileOptions) -> CudaExecutable:
-        """Compiles a tile program, or takes it from the disk cache."""
+        """Compiles a tile program, or takes it from the disk cache. Warns of what makes it slow."""
         key = cache.cache_key(func.script(show_meta=True), signature, str(target), options)
-        folder = cache.lookup(key)
-        if folder is not None:
-            try:
-                return CudaExecutable.load(folder)
-            except (OSError, ValueError, KeyError) as error:
-                logger.info("the cached kernel %s cannot be read (%s); compiling anew", folder, error)
-        made = _compile(func, signature, target, options)
-        cache.publish(key, made.save)
+        made = _kept(key, func)
+        if made is None:
+            made = _compile(func, signature, target, options)
+            cache.publish(key, partial(made.keep, func=func))
+        if any(note.places is None for note in made.performance) and performance.are_warnings_wanted():
+            made = replace(made, performance=_located_notes(func, target, options))
+            cache.update(key, _NOTES, made.notes_text(func))
+        performance.warn(made.performance)
         return made
+
+
+def _kept(key: str, func: Any) -> CudaExecutable | None:
+    folder = cache.lookup(key)
+    if folder is None:
+        return None
+    try:
+        return CudaExecutable.load(folder, func)
+    except (OSError, ValueError, LookupError) as error:
+        logger.info("the cached kernel %s cannot be read (%s); compiling anew", folder, error)
+        return None
 
 
 def _compile(func: Any, signature: Signature, target: Target, options: CompileOptions) -> CudaExecutable:
@@ -94,17 +122,32 @@ def _compile(func: Any, signature: Signature, target: Target, options: CompileOp
     from tilelang.jit.launch_plan import launch_plan, with_device_facts
 
     assert target.arch is not None
-    device, notes = lower_device(func, target, options)
+    device, remarks = lower_device(func, target, options)
     source = lower_to_cuda(device, target.arch)
-    flags = toolchain.CompileOptions(
+    text = source.with_lines()[0] if options.line_directives else source.text
+    cubin = toolchain.compile_cuda(text, target.arch, _flags(options))
+    if options.ptxas_verbose:
+        logger.warning("%s: ptxas says\n%s", signature.name, cubin.log)
+    for note in (*remarks, *cubin.notes):
+        logger.info("%s: %s", signature.name, note)
+    plan = launch_plan(with_device_facts(signature, device), source)
+    return CudaExecutable(CudaKernel(cubin.data, plan), text, remarks, cubin.notes, cubin.ptx)
+
+
+def _located_notes(func: Any, target: Target, options: CompileOptions) -> tuple[toolchain.PerformanceNote, ...]:
+    """What the assembler says of a program, with its lines: a compilation of its own, for programs with such notes."""
+    from tilelang.codegen.cuda import lower_to_cuda
+    from tilelang.codegen.locate import locate_notes
+
+    assert target.arch is not None
+    device, _ = lower_device(func, target, options)
+    return locate_notes(lower_to_cuda(device, target.arch), _flags(options))
+
+
+def _flags(options: CompileOptions) -> toolchain.CompileOptions:
+    return toolchain.CompileOptions(
         fast_math=options.fast_math,
         ptxas_level=options.register_level,
         line_info=options.line_directives,
         extra=options.device_flags,
     )
-    cubin = toolchain.compile_cuda(source.text, target.arch, flags)
-    notes = (*notes, *(f"{n.code} {n.kernel}: {n.text}" for n in cubin.notes))
-    for note in notes:
-        logger.info("%s: %s", signature.name, note)
-    plan = launch_plan(with_device_facts(signature, device), source)
-    return CudaExecutable(CudaKernel(cubin.data, plan), source.text, notes, cubin.ptx)

@@ -20,7 +20,7 @@ from pathlib import Path
 import tilelang
 from tilelang.support.env import env
 
-__all__ = ["cache_key", "disable_cache", "enable_cache", "is_cache_enabled", "lookup", "publish"]
+__all__ = ["cache_key", "disable_cache", "enable_cache", "is_cache_enabled", "lookup", "publish", "update"]
 
 _switch: bool | None = None  # set by the program; None leaves it to the environment
 
@@ -90,3 +90,16 @@ def publish(key: str, write: Callable[[Path], None]) -> None:
         os.replace(staging, final)
     except OSError:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def update(key: str, name: str, text: str) -> None:
+    """Replaces one file of a published kernel, in one step; nothing where the kernel is not in the cache."""
+    folder = lookup(key)
+    if folder is None:
+        return
+    staging = folder / f".{name}-{os.getpid()}"
+    try:
+        staging.write_text(text)
+        os.replace(staging, folder / name)
+    except OSError:
+        staging.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from tilelang.support.diagnostics import Note, SourceSpan, caller_span, render
 
-__all__ = ["CATALOGUE", "InternalError", "UserError", "catalogue"]
+__all__ = ["CATALOGUE", "InternalError", "PerformanceWarning", "UserError", "catalogue"]
 
 CATALOGUE: dict[str, type[UserError]] = {}
 
@@ -86,6 +86,14 @@ class InternalError(Exception):
         super().__init__(
             render(f"internal error{where}: {message}", self.span, (), "this is a fault of tilelang; please report it")
         )
+
+
+class PerformanceWarning(UserWarning):
+    """A kernel is slower than its program asks for: registers are spilled, or wgmmas wait for each other.
+
+    The warning stands at the user's line. `warnings.simplefilter("ignore", tilelang.PerformanceWarning)` turns it off,
+    and with it the second compilation that finds the line.
+    """
 
 
 def catalogue() -> list[type[UserError]]:

@@ -16,5 +16,5 @@ def describe_resources(cubin: Any) -> str:
         lines.append(
             f"  {name}: {usage.registers} registers a thread, {spills} bytes spilled, {usage.barriers} barriers"
         )
-    lines += [f"  {note.code} in {note.kernel or 'the kernel'}: {note.text}" for note in cubin.notes]
+    lines += [note.render() for note in cubin.notes]
     return "\n".join(lines)

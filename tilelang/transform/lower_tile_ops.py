@@ -52,6 +52,7 @@ from tilelang.ir.stmts import (
     with_bodies,
 )
 from tilelang.ir.tile_ops import TileOp, make_tile_op
+from tilelang.ir.walk import with_span
 from tilelang.layout import loads as load_layout
 from tilelang.layout import row_major
 from tilelang.support.errors import InternalError
@@ -251,7 +252,7 @@ class _Lowerer:
         out: list[Any] = []
         start = self.group
         for stmt in stmts:
-            out += self.lower_stmt(stmt, ctx)
+            out += [with_span(s, stmt.span) for s in self.lower_stmt(stmt, ctx)]
             if bodies(stmt):
                 left = self.groups.after(stmt, self.group)
                 ctx, self.group = self.inner_context(left, self.group, ctx), left
