@@ -229,6 +229,7 @@ from tilelang.language.rounding import (
     ieee_mul,
     ieee_sub,
 )
+from tilelang.language.schedulers import PersistentTileScheduler
 from tilelang.language.tile import (
     GemmWarpPolicy,
     clear,
@@ -294,7 +295,6 @@ _UNSUPPORTED = {
     "make_tensor": "pass the tensor itself",
     "gemm_sp": "use T.gemm on the dense matrix",
     "im2col": "gather the columns in a T.Parallel loop",
-    "PersistentTileScheduler": "use T.Persistent",
 }  # fmt: skip
 
 
@@ -568,5 +568,6 @@ __all__ = [
     "syncthreads_and",
     "syncthreads_count",
     "syncthreads_or",
+    "PersistentTileScheduler",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

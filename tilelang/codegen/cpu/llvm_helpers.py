@@ -19,6 +19,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.codegen.cpu.directed import directed_texts
+from tilelang.codegen.cpu.floor_division import floor_texts
 
 __all__ = ["FLOAT_FORMATS", "HELPERS", "FloatFormat", "decode", "encode", "helper_texts", "maximum_nan"]
 
@@ -260,6 +261,7 @@ def _helpers() -> dict[str, _Helper]:
     for d in integers:
         table[f"tl_atomic_cas_{d}"] = _Helper(lambda d=d: _cas_text(d))
     table |= {name: _Helper(text, needs) for name, (text, needs) in directed_texts().items()}
+    table |= {name: _Helper(text) for name, text in floor_texts().items()}
     return table
 
 

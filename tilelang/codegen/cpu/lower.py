@@ -20,6 +20,7 @@ from tvm import ir, sym, tirx
 from tilelang.codegen.cpu.breaks import unfold_breaks
 from tilelang.codegen.cpu.device_ops import lower_device_op
 from tilelang.codegen.cpu.errors import CpuUnsupported, blame
+from tilelang.codegen.cpu.floor_division import call_floor_divisions
 from tilelang.codegen.cpu.legalize_floats import legalize_floats
 from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
 from tilelang.codegen.cpu.returns import unfold_returns
@@ -42,7 +43,7 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
     sees reads of memory that the program never wrote. Raises CpuUnsupported and TileOpMisfit."""
     func = _unaligned(drop_empty(func))
     body = as_stmt(_lower_host(as_list(func.body), poison))
-    return legalize_floats(func.with_body(body))
+    return legalize_floats(func.with_body(call_floor_divisions(body)))
 
 
 def _unaligned(func: tirx.PrimFunc) -> tirx.PrimFunc:
