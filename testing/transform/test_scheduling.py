@@ -514,6 +514,36 @@ def test_a_bulk_store_is_waited_for_before_its_tile_is_overwritten() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("write", "read", "barriers"),
+    [
+        (lambda t: t, lambda t: t, 0),
+        (lambda t: 63 - t, lambda t: 63 - t, 0),
+        (lambda t: t, lambda t: t + 1, 2),
+        (lambda t: t // 2, lambda t: t // 2, 2),
+        (lambda t: t % 32, lambda t: t, 2),
+    ],
+)
+def test_no_barrier_where_each_thread_finds_its_own_elements(write: Any, read: Any, barriers: int) -> None:
+    with Builder(64, params={"C": ((4, 64), "float32")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (4, 65), "float32")
+        with b.serial(4) as k:
+            b.emit(store(S, 1.0, k, write(b.tx)))
+            b.emit(store(C, S[k, read(b.tx)], k, b.tx))
+    assert outline(after(b.func, "insert_sync")).count("  sync_threads") == barriers
+
+
+def test_threads_of_no_whole_warp_may_work_on_their_own_elements() -> None:
+    with Builder(64, params={"C": ((64,), "float32")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (64,), "float32")
+        with b.branch(b.tx < 20):
+            b.emit(store(S, 1.0, b.tx))
+            b.emit(store(C, S[b.tx] + C[b.tx], b.tx))
+    assert "sync_threads" not in "".join(outline(after(b.func, "insert_sync")))
+
+
 def test_a_barrier_in_divergent_code_is_an_error() -> None:
     with Builder(64, params={"C": ((64,), "float32")}) as b:
         (C,) = b.args

@@ -6,7 +6,8 @@ After:   S[..] = f(x); fence_proxy_async; barrier; gemm(S, ..)      copy(P, stag
          copy(stage, C)
 
 Requires: level 3 with arena offsets and asynchronous gemms retired before their operands are rewritten.
-Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them, a
+Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them (none
+          where each thread finds its own elements, analysis/own_elements.py), a
           generic write has a proxy fence before an async access, and bytes a bulk store still reads are not
           overwritten. No barrier stands in divergent code.
 Does not: order ring buffers against their producer (mbarriers do), nor accesses of disjoint thread groups in a
@@ -27,6 +28,7 @@ from tvm import tirx
 
 from tilelang.analysis.effects import Touch, expr_touches, touches
 from tilelang.analysis.manual import user_barriers
+from tilelang.analysis.own_elements import Places, places, share_elements
 from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.analysis.views import bases
 from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
@@ -50,11 +52,12 @@ def insert_sync(func: Any) -> Any:
 @dataclass(frozen=True)
 class _Pending:
     """An access since the last barrier of `group`, which made it. `settled`: a barrier of that group came after it, so
-    that only other threads still have to be kept apart from it."""
+    that only other threads still have to be kept apart from it. `places`: its elements, where they are known."""
 
     touch: Touch
     group: Group
     settled: bool = False
+    places: Places | None = None
 
 
 @dataclass
@@ -271,9 +274,10 @@ class _Inserter:
         """What must stand in front of these accesses; and, unless they are made in the arms of a branch, that they are
         made."""
         now = [(t, g, self.can_sync(g)) for g, t in touched]
+        elements = {t.buffer: None if arms else places(stmt, t.buffer, self.groups) for t, _, _ in now}
         overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
         unfenced = any(t.asynchronous and self.overlap(t.buffer, b) for t, _, _ in now for b in state.unfenced)
-        clash = any(self.clash(t, g, own and arms, p) for t, g, own in now for p in state.pending)
+        clash = any(self.clash(t, g, own and arms, p, elements[t.buffer]) for t, g, own in now for p in state.pending)
         if overwritten:
             out += self.elected("bulk_wait_read")
             state.stores.clear()
@@ -283,12 +287,12 @@ class _Inserter:
         if overwritten or unfenced or clash:
             self.barrier(state, out, stmt)
         if not arms:
-            state.pending |= {_Pending(t, g) for t, g, _ in now}
+            state.pending |= {_Pending(t, g, places=elements[t.buffer]) for t, g, _ in now}
             state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
             if _is_store(stmt):
                 state.stores |= {t.buffer for t, _, _ in now if not t.write}
 
-    def clash(self, touch: Touch, group: Group, own: bool, before: _Pending) -> bool:
+    def clash(self, touch: Touch, group: Group, own: bool, before: _Pending, elements: Places | None) -> bool:
         """Must a barrier stand between the two? `own`: a barrier inside the branch can do it for the same threads."""
         if not ((touch.write or before.touch.write) and self.overlap(touch.buffer, before.touch.buffer)):
             return False
@@ -296,7 +300,11 @@ class _Inserter:
             return False
         if (own or before.settled) and before.group <= group:
             return False
-        return not (self.manual and group.disjoint(before.group))
+        if self.manual and group.disjoint(before.group):
+            return False
+        if elements and before.places and touch.buffer.same_as(before.touch.buffer):
+            return share_elements(elements, group, before.places, before.group)
+        return True
 
     def barrier(self, state: _State, out: list[Any], stmt: Any) -> None:
         """A barrier of the threads at hand, which settles what they did."""

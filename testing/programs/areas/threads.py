@@ -27,6 +27,30 @@ def exchange_of_a_part_of_the_block(n, threads):
 
 
 @program()
+def own_elements_need_no_barrier():
+    """Threads that are no whole warp go on with what they left in memory themselves, in a branch that data decides."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            S = T.alloc_shared((2, 64), "int32")
+            tx = T.get_thread_binding()
+            O[tx] = 0
+            if tx < 20:
+                S[0, tx] = A[tx]
+                S[0, tx] = S[0, tx] * 2
+                O[tx] = S[0, tx]
+                O[tx] += 1
+            if A[tx] > 0:
+                S[1, 63 - tx] = O[tx]
+                O[tx] = S[1, 63 - tx] - 7
+
+    a = ints(64)
+    want = torch.where(torch.arange(64) < 20, a * 2 + 1, torch.zeros(()).int())
+    return run(main, a, out(torch.where(a > 0, want - 7, want)))
+
+
+@program()
 def written_by_some_read_by_all():
     """A quarter of the block prepares a table that every thread reads, again and again."""
 
@@ -248,7 +272,8 @@ def blocks_of_two_and_three_dimensions(shape):
             T.copy(A, S)
             for j, i in T.Parallel(12, 20):
                 O[j, i] = S[i, j]
-            x, y, z = T.get_thread_bindings()
+            x, y = T.get_thread_binding(0), T.get_thread_binding(1)
+            z = T.get_thread_binding(2) if len(shape) == 3 else 0
             X[x + shape[0] * (y + shape[1] * z)] = x * 100 + y * 10 + z
 
     a = randn(20, 12)
