@@ -217,6 +217,7 @@ from tilelang.language.options import (
     call_pure_extern,
     import_source,
 )
+from tilelang.language.packed import abs2, add2, dp4a, fast_rcp, fma, fma2, fmul, max2, min2, mul2, sub2
 from tilelang.language.persistent import Persistent
 from tilelang.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from tilelang.language.rounding import (
@@ -569,5 +570,16 @@ __all__ = [
     "syncthreads_count",
     "syncthreads_or",
     "PersistentTileScheduler",
+    "abs2",
+    "add2",
+    "dp4a",
+    "fast_rcp",
+    "fma",
+    "fma2",
+    "fmul",
+    "max2",
+    "min2",
+    "mul2",
+    "sub2",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

@@ -17,6 +17,7 @@ from tilelang.language.rounding import round_to
 from tilelang.tir_builder import values
 from tilelang.tir_builder.builtin_calls import common, maximum, minimum
 from tilelang.tir_builder.dtypes import as_dtype, cast_to, dtype_of
+from tilelang.tir_builder.vectors import Vector, split_type
 
 __all__ = [
     "And",
@@ -231,6 +232,9 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
 def cast(x: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Any:
     """x converted to dtype. See `round_to` for a direction of rounding (`round`), random bits and `sat=False`."""
+    if isinstance(x, Vector):
+        element, _ = split_type(str(as_dtype(dtype)))
+        return x.map(lambda lane: cast(lane, element, round, sat, rbits))
     if round or rbits is not None or not sat:
         return round_to(x, dtype, round, sat, rbits)
     return cast_to(x, as_dtype(dtype))
@@ -240,7 +244,18 @@ def reinterpret(x: Any, dtype: Any, *more: Any) -> Any:
     """The bits of x as another type of the same width. Accepts (x, dtype) and (dtype, x)."""
     if isinstance(x, str) and not isinstance(dtype, str):
         x, dtype = dtype, x
-    return tirx.reinterpret(str(as_dtype(dtype)), values.as_expr(x))
+    name = str(as_dtype(dtype))
+    element, lanes = split_type(name)
+    if lanes > 1:
+        source = x.bits() if isinstance(x, Vector) else values.as_expr(x)
+        code = f"uint{as_dtype(element).bits * lanes}"
+        if dtype_of(source) != code:
+            source = tirx.reinterpret(code, source)
+        return Vector.from_bits(source, element, lanes)
+    if isinstance(x, Vector):
+        bits = x.bits()
+        return bits if dtype_of(bits) == name else tirx.reinterpret(name, bits)
+    return tirx.reinterpret(name, values.as_expr(x))
 
 
 def infinity(dtype: Any = "float32") -> Any:

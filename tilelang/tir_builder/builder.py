@@ -20,6 +20,7 @@ from tilelang.ir import attrs
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.source import Place
+from tilelang.tir_builder.vectors import split_type
 
 __all__ = ["Builder", "Frame", "LaunchInfo"]
 
@@ -67,6 +68,7 @@ class Builder:
         self.eager: Any = None  # EagerState of an eager trace
         self.open_parallel: Any = None  # the OpenLoop of the T.Parallel nest being traced
         self.reducers: list[Any] = []
+        self.vectors: list[Any] = []  # buffers of vector types, whose last dimension are the lanes
         self.safe_values: list[tuple[ir.Var, Any]] = []  # what reads outside of a tensor give
         self.parallel_vars: list[ir.Var] = []  # of the open T.Parallel nest, and bindings that depend on them
 
@@ -169,9 +171,21 @@ class Builder:
 
     def alloc(self, name: str, shape: tuple[Any, ...], dtype: str, scope: str) -> Any:
         """Allocate a buffer in the innermost frame."""
+        element, lanes = split_type(dtype)
+        if lanes > 1:
+            shape, dtype = (*shape, lanes), element
         buffer = tirx.decl_buffer(shape, dtype, self.unique(name), scope=scope, layout=None)
+        if lanes > 1:
+            self.vectors.append(buffer)
         self.emit(tirx.AllocBuffer(buffer, span=self.span))
         return buffer
+
+    def is_vector_element(self, buffer: Any, index: Any) -> bool:
+        """Does an index into a buffer of a vector type name a whole vector, not one of its lanes."""
+        if not any(buffer.same_as(v) for v in self.vectors):
+            return False
+        count = len(index) if isinstance(index, tuple | list) else 1
+        return count == len(buffer.ty.shape) - 1
 
     def alloc_var(self, name: str, dtype: str, scope: str = attrs.VAR) -> Any:
         """Allocate a scalar variable and return the expression that reads it."""

@@ -12,6 +12,7 @@ from typing import Any
 from tvm import ir, tirx
 
 from tilelang.tir_builder import errors
+from tilelang.tir_builder.vectors import Vector, split_type
 
 __all__ = ["DTYPE_NAMES", "DType", "as_dtype", "cast_to", "dtype_of"]
 
@@ -38,10 +39,15 @@ class DType(str):
         """`T.float16(x)`: x as this type; without argument a symbol-free zero; several arguments build a vector."""
         if not values:
             return tirx.const(0, str(self))
-        if len(values) == 1:
+        element, count = split_type(self)
+        if len(values) == 1 and count == 1:
             return cast_to(values[0], self)
-        lanes = [cast_to(v, self) for v in values]
-        return tirx.Shuffle(lanes, list(range(len(lanes))))
+        if len(values) == 1 and isinstance(values[0], Vector):
+            return values[0].map(lambda lane: cast_to(lane, element))
+        values = values * count if len(values) == 1 else values
+        if count not in (1, len(values)):
+            raise errors.BadOperation(why=f"T.{self!s} has {count} lanes, not {len(values)}")
+        return Vector(element, tuple(cast_to(v, element) for v in values))
 
     @property
     def bits(self) -> int:

@@ -24,6 +24,7 @@ from tilelang.tir_builder.values import (
     shape_of,
     static_int,
 )
+from tilelang.tir_builder.vectors import Vector
 
 __all__ = ["read_attribute", "read_element", "store_element"]
 
@@ -63,6 +64,8 @@ def is_variable(value: Any) -> bool:
 def read_element(builder: Builder, owner: Any, index: Any) -> Any:
     """`owner[index]`."""
     if is_buffer(owner):
+        if builder.is_vector_element(owner, index):
+            return Vector(str(owner.ty.dtype), tuple(_lanes(builder, owner, index)))
         element = index_buffer(owner, index)
         if isinstance(element, ir.TensorLoad):
             builder.check_index(owner, list(element.indices))
@@ -110,8 +113,11 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
         builder.check_container(owner)
         owner[_python_index(owner, index)] = value
         return
-    target = index_buffer(owner, index)
     value = fold(value)
+    if isinstance(value, Vector):
+        _store_lanes(builder, owner, index, value)
+        return
+    target = index_buffer(owner, index)
     reducer = builder.reducer_of(owner) if builder.reducers else None
     if reducer is not None and isinstance(target, ir.TensorLoad):
         _contribute(builder, reducer, target, value)
@@ -127,6 +133,29 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
         builder.tile_op("copy", {"src": src, "dst": dst})
     else:
         builder.tile_op("fill", {"dst": tile_region(target, "fill", "dst"), "value": as_expr(value, dtype)})
+
+
+def _lanes(builder: Builder, owner: Any, index: Any) -> list[Any]:
+    """The elements that a vector at this place is made of: the last dimension, or the slice that is written there."""
+    if builder.is_vector_element(owner, index):
+        items = list(index) if isinstance(index, tuple | list) else [index]
+        return [index_buffer(owner, (*items, lane)) for lane in range(shape_of(owner)[-1])]
+    region = index_buffer(owner, index)
+    count = static_int(region.region[-1].extent) if isinstance(region, ir.TensorRegion) else None
+    if count is None or any(static_int(r.extent) != 1 for r in region.region[:-1]):
+        return []
+    starts = [r.min for r in region.region]
+    return [tirx.BufferLoad(owner, [*starts[:-1], starts[-1] + lane]) for lane in range(count)]
+
+
+def _store_lanes(builder: Builder, owner: Any, index: Any, value: Vector) -> None:
+    """`owner[index] = vector`: into an element of a vector type, or a slice of as many elements."""
+    places = _lanes(builder, owner, index)
+    if len(places) != len(value.lanes):
+        raise errors.StoreOfWrongKind(what=f"a vector of {len(value.lanes)} lanes", name=owner.name)
+    for place, lane in zip(places, value.lanes, strict=True):
+        builder.check_index(owner, list(place.indices))
+        builder.store(owner, as_expr(lane, str(owner.ty.dtype)), list(place.indices))
 
 
 def _contribute(builder: Builder, reducer: Reducer, target: Any, value: Any) -> None:

@@ -27,6 +27,7 @@ from tilelang.tir_builder.elements import read_attribute, read_element, store_el
 from tilelang.tir_builder.helpers import light_version
 from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop, leave_device_loop
 from tilelang.tir_builder.source import Place
+from tilelang.tir_builder.vectors import Vector
 
 __all__ = ["Scope", "Tracer"]
 
@@ -123,6 +124,8 @@ class Tracer:
     def _bound(self, name: str, value: Any) -> Any:
         """The value that a name keeps: expressions are bound once, inside a launch."""
         value = values.python_value(value)
+        if isinstance(value, Vector):
+            return value.map(lambda lane: self._bound(name, lane))
         if not values.is_scalar(value) or isinstance(value, ir.Var | tirx.IntImm | tirx.FloatImm):
             return value
         return self.builder.bind(value, name) if self.builder.on_device else value

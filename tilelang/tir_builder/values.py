@@ -18,6 +18,7 @@ from tvm.tirx.buffer import BufferType
 
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
+from tilelang.tir_builder.vectors import Vector
 
 __all__ = [
     "all_of",
@@ -159,9 +160,10 @@ def as_condition(value: Any) -> Any:
 
 
 def _device(a: Any, b: Any) -> bool:
-    """Do these operands make a device operation. Tiles are refused."""
-    a_dev, b_dev = isinstance(a, ir.Expr), isinstance(b, ir.Expr)
-    return a_dev or b_dev
+    """Do these operands make a device operation. Tiles are refused; vectors are taken lane by lane."""
+    if isinstance(a, Vector) or isinstance(b, Vector):
+        return False
+    return isinstance(a, ir.Expr) or isinstance(b, ir.Expr)
 
 
 def _is_float(kind: str) -> bool:
@@ -206,6 +208,10 @@ def binary(op: str, a: Any, b: Any) -> Any:
 
 
 def _python_result(op: str, a: Any, b: Any) -> Any:
+    if isinstance(a, Vector):
+        return a.map(lambda x, y: binary(op, x, y), b)
+    if isinstance(b, Vector):
+        return b.map(lambda y, x: binary(op, x, y), a)
     try:
         return PYTHON_OPS[op](a, b)
     except ZeroDivisionError:

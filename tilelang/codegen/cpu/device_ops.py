@@ -75,7 +75,7 @@ _MATH: dict[str, Callable[..., Any]] = {
     "sin_approx": tirx.sin,
     "cos_approx": tirx.cos,
     "tanh_approx": tirx.tanh,
-    "fma": lambda a, b, c: a * b + c,
+    "fma": lambda a, b, c: tirx.call_pure_extern("float32", "tl_ieee_fma_rn_float32", a, b, c),
     "max3": lambda a, b, c: tirx.Max(tirx.Max(a, b), c),
     "max_nan": lambda a, b: maximum_nan("max", a, b),
     "min_nan": lambda a, b: maximum_nan("min", a, b),

@@ -38,6 +38,7 @@ _MATH = frozenset(
     for name in names
 )
 _EXTERN_CALLS = ("tirx.call_extern", "tirx.call_pure_extern")
+_ENCODERS = frozenset(f"tl_f32_to_{name}" for name in FLOAT_FORMATS)
 _DECODERS = frozenset(f"tl_{name}_to_f32" for name in FLOAT_FORMATS)
 _ROUNDED = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorMod)
 
@@ -46,7 +47,7 @@ def legalize_floats(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function with narrow floats as bits. Raises CpuUnsupported for formats without a conversion."""
     legal = _Legalizer()
     params = [p for p in func.params if walk.is_buffer(p) and is_narrow_float(dtype_of(p))]
-    body = walk.rewrite(func.body, legal.rules)
+    body = walk.rewrite(walk.rewrite(func.body, {ir.Call: _encode_reinterpreted}), legal.rules)
     views = [tirx.DeclBuffer(legal.bits(p), data=p.data) for p in params]
     body = as_stmt([*views, body])
     helpers = _helpers_in(body)
@@ -179,8 +180,10 @@ class _Legalizer:
         if name == "tirx.reinterpret":
             if self.narrow(dtype):
                 return decode(call.args[0], dtype)
-            bits = _stored_bits(call.args[0])
-            return call if bits is None else tirx.reinterpret(dtype, bits)
+            return call
+        if name in _EXTERN_CALLS and str(call.args[0].value) in _ENCODERS:
+            bits = _stored_bits(call.args[1])
+            return call if bits is None else bits
         if name == "tirx.address_of":
             bits = _stored_bits(call.args[0])
             return call if bits is None else tirx.address_of(bits)
@@ -191,6 +194,14 @@ class _Legalizer:
             return call
         value = ir.Call(call.op, list(call.args), attrs=call.attrs, ret_ty=ir.PrimType("float32"))
         return value if name in _EXACT_CALLS else self.round(value, dtype)
+
+
+def _encode_reinterpreted(call: Any) -> Any:
+    """The bits of a narrow value, asked for while its type is known: it will be a float32."""
+    if getattr(call.op, "name", "") != "tirx.reinterpret" or _dtype(call.args[0]) not in FLOAT_FORMATS:
+        return call
+    bits = encode(call.args[0], _dtype(call.args[0]))
+    return bits if _dtype(bits) == _dtype(call) else tirx.reinterpret(_dtype(call), bits)
 
 
 def _stored_bits(value: Any) -> Any | None:
