@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import tirx
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.target.arch import ARCHS, DEFAULT_CUDA
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import as_dtype, cast_to
+from tilelang.tir_builder.errors import TooLarge
 from tilelang.tir_builder.specs import TensorSpec, as_shape
 from tilelang.tir_builder.values import as_expr
 
@@ -25,7 +28,27 @@ def _alloc(function: str, default: str, shape: Any, dtype: Any, scope: str) -> A
     for extent in extents:
         if not isinstance(extent, int) or extent < 1:
             raise errors.OnChipShape(function=function, extent=extent, arg="shape")
-    return builder.alloc(builder.hint(default), extents, str(as_dtype(dtype)), scope)
+    kind = as_dtype(dtype)
+    if kind == "handle":
+        raise errors.BadChoice(what="dtype", value=str(kind), choices="the types of numbers", arg="dtype")
+    _check_size(scope, math.prod(extents) * kind.bits // 8)
+    return builder.alloc(builder.hint(default), extents, str(kind), scope)
+
+
+# CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability".
+_LOCAL_BYTES = 512 * 1024
+_CAPACITY = {
+    attrs.FRAGMENT: ("fragment", ARCHS[DEFAULT_CUDA].regs_per_sm * 4, "the registers of a multiprocessor hold"),
+    attrs.LOCAL: ("array", _LOCAL_BYTES, "a thread can have"),
+}
+
+
+def _check_size(scope: str, size: int) -> None:
+    """What cannot be in any case; how much shared memory there is depends on the target."""
+    what, limit, why = _CAPACITY.get(scope, ("", size, ""))
+    if size > limit:
+        instead = "use a smaller tile, and loop over tiles"
+        raise TooLarge(what=f"the size in bytes of this {what}", value=size, limit=limit, why=why, instead=instead)
 
 
 def alloc_shared(shape: Any, dtype: Any, scope: str = attrs.SHARED_DYN) -> Any:

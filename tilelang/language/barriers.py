@@ -14,9 +14,10 @@ from tvm import ir, tirx
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.language import errors
+from tilelang.language.checks import known_integer
 from tilelang.language.kernel import current_launch
 from tilelang.tir_builder.builder import Builder
-from tilelang.tir_builder.values import as_expr, binary, describe, is_buffer, shape_of, static_int
+from tilelang.tir_builder.values import as_expr, binary, describe, is_buffer, shape_of
 
 __all__ = [
     "alloc_barrier",
@@ -32,6 +33,10 @@ __all__ = [
 ]
 
 
+_MAX_ARRIVALS = 2**20 - 1  # PTX ISA, "mbarrier object"
+_MAX_BARRIERS = 1024  # of one array; each is initialised by a statement of its own
+
+
 def alloc_barrier(arrive_count: Any) -> Any:
     """Barriers in shared memory, ready when the kernel starts: one, or one for each of a list of arrival counts.
 
@@ -40,14 +45,8 @@ def alloc_barrier(arrive_count: Any) -> Any:
     launch = current_launch("alloc_barrier")
     builder = Builder.current("alloc_barrier")
     counts = list(arrive_count) if isinstance(arrive_count, list | tuple) else [arrive_count]
-    known = [static_int(c) for c in counts]
-    for count, given in zip(known, counts, strict=True):
-        if count is None or count < 1:
-            raise errors.BadPositive(
-                what="arrive_count", required="a positive number of arrivals", value=given, arg="arrive_count"
-            )
-    if not counts:
-        raise errors.BadPositive(what="the number of barriers", required="1 or more", value=0, arg="arrive_count")
+    known_integer(len(counts), "the number of barriers", 1, _MAX_BARRIERS, arg="arrive_count")
+    known = [known_integer(c, "arrive_count", 1, _MAX_ARRIVALS, arg="arrive_count") for c in counts]
     del launch
     name = builder.unique(builder.hint("barrier"))
     buffer = tirx.decl_buffer((len(counts),), "uint64", name, scope=attrs.BARRIER_SCOPE, layout=None)

@@ -19,6 +19,7 @@ from tvm import ir, tirx
 from tilelang.ir import attrs
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.tir_builder import errors
+from tilelang.tir_builder.limits import check_elements, check_statements
 from tilelang.tir_builder.source import Place
 from tilelang.tir_builder.vectors import split_type
 
@@ -60,6 +61,7 @@ class Builder:
         self.names: dict[str, int] = {}
         self.launch: LaunchInfo | None = None
         self.launches = 0
+        self.statements = 0  # emitted so far
         self.func_attrs: dict[str, Any] = {}
         self.fresh: list[Any] = []  # variables made by the statement being traced
         self.containers: dict[int, tuple[Any, Frame]] = {}  # lists and dicts by id, with the frame that named them
@@ -134,12 +136,17 @@ class Builder:
             return
         if self.launch is None:
             _check_host(stmt)
+        self.statements += 1
+        check_statements(self.statements)
         frame.stmts.append(stmt)
 
     def tile_op(self, name: str, operands: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
         """Emit a tile op. Raises TileOpInParallel inside a T.Parallel nest."""
         if self.inside("parallel") is not None:
             raise errors.TileOpInParallel(op=name)
+        for operand in operands.values():
+            if isinstance(operand, ir.TensorRegion):
+                check_elements("elements of this tile", [r.extent for r in operand.region])
         self.emit(make_tile_op(name, operands, options, self.span))
 
     def store(self, buffer: Any, value: ir.Expr, indices: list[Any]) -> None:

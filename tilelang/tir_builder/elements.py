@@ -128,6 +128,9 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
             raise errors.StoreOfWrongKind(what=describe(value), name=owner.name)
         builder.check_index(owner, list(target.indices))
         builder.store(owner, as_expr(value, dtype), list(target.indices))
+    elif builder.inside("parallel") is not None and not _has_slice(index):
+        count = len(index) if isinstance(index, tuple | list) else 1
+        raise errors.IndexCount(name=owner.name, rank=len(owner.ty.shape), shape=shape_of(owner), count=count)
     elif is_tile(value) and not isinstance(value, ir.TensorLoad):
         src, dst = pair_regions(value, target)
         builder.tile_op("copy", {"src": src, "dst": dst})
@@ -156,6 +159,11 @@ def _store_lanes(builder: Builder, owner: Any, index: Any, value: Vector) -> Non
     for place, lane in zip(places, value.lanes, strict=True):
         builder.check_index(owner, list(place.indices))
         builder.store(owner, as_expr(lane, str(owner.ty.dtype)), list(place.indices))
+
+
+def _has_slice(index: Any) -> bool:
+    items = index if isinstance(index, tuple | list) else (index,)
+    return any(isinstance(item, slice) or item is Ellipsis for item in items)
 
 
 def _contribute(builder: Builder, reducer: Reducer, target: Any, value: Any) -> None:

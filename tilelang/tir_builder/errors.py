@@ -61,6 +61,7 @@ __all__ = [
     "SteppedSlice",
     "StoreOfWrongKind",
     "TileOpInParallel",
+    "TooLarge",
     "UnboundSymbol",
     "UndefinedName",
     "UnknownDtype",
@@ -537,3 +538,11 @@ class ContainerIndex(UserError, TypeError):
     code = "TL2059"
     message = "a Python {kind} cannot be indexed with {index}: its elements are chosen while tracing"
     help = "keep the values in a buffer, T.alloc_local((n,), dtype), or choose with T.if_then_else"
+
+
+class TooLarge(UserError, ValueError):
+    """A size that no device can hold, or that the compiler could not get through."""
+
+    code = "TL2060"
+    message = "{what} is {value}, more than the {limit} that {why}"
+    help = "{instead}"

@@ -9,9 +9,11 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.ir import attrs
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder, Frame
 from tilelang.tir_builder.dtypes import dtype_of
+from tilelang.tir_builder.limits import check_elements, check_unrolled
 from tilelang.tir_builder.values import as_expr, describe, is_integer, simplify, static_int
 
 __all__ = ["Axis", "LoopSpec", "OpenLoop", "leave_device_loop"]
@@ -88,6 +90,10 @@ class OpenLoop:
             if step != 1:
                 shifted.append((len(values), axis, var, name))
             values.append(var)
+        if spec.kind == "parallel":
+            check_elements("iterations of this nest", [extent for _, _, extent in self.loops])
+        elif spec.kind == "vectorized" or (spec.kind == "unroll" and not spec.annotations.get(attrs.UNROLL)):
+            check_unrolled(self.loops[0][2])
         if spec.kind == "parallel":
             builder.parallel_vars = [var for var, _, _ in self.loops]
             builder.open_parallel = self

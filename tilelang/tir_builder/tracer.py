@@ -25,6 +25,7 @@ from tilelang.tir_builder.builtin_calls import BUILTIN_CALLS
 from tilelang.tir_builder.dtypes import DType, cast_to
 from tilelang.tir_builder.elements import read_attribute, read_element, store_element
 from tilelang.tir_builder.helpers import light_version
+from tilelang.tir_builder.limits import check_python_trips
 from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop, leave_device_loop
 from tilelang.tir_builder.source import Place
 from tilelang.tir_builder.vectors import Vector
@@ -412,7 +413,8 @@ class Tracer:
     def _unrolled(self, iterable: Iterable[Any]) -> Iterator[Any]:
         loops = self.builder.loops
         depth = len(loops)
-        for item in iterable:
+        for trips, item in enumerate(iterable):
+            check_python_trips(trips)
             loops.append(None)
             self._python_loop_base = len(self.builder.frames)
             try:

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "int32")):
+    with T.Kernel(1, threads=32) as b:
+        for i in itertools.count():
+            x = i
