@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from tilelang.cli.main import app
 from tilelang.cli.program import BadCommand, parse_settings
+from tilelang.runtime.device import device_count
 
 PROGRAM = """
 import tilelang
@@ -23,6 +24,22 @@ def scale(n, factor=2.0, block=64):
             for i in T.Parallel(block):
                 y[bx * block + i] = x[bx * block + i] * factor
     return main
+"""
+
+
+EAGER = """
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit
+def double(A, block=64):
+    n = T.const("n")
+    A: T.Tensor((n,), "float32")
+    C = T.empty((n,), "float32")
+    with T.Kernel(T.ceildiv(n, block), threads=64) as bx:
+        for i in T.Parallel(block):
+            C[bx * block + i] = A[bx * block + i] * 2.0
+    return C
 """
 
 
@@ -89,12 +106,61 @@ def test_run_and_check_on_the_cpu(where: str) -> None:
         (["compile", "{where}x", "--set", "n=1"], "has no 'scalex'; it has scale"),
         (["compile", "nowhere.py:f"], "no such file"),
         (["compile", "{where}", "--set", "n=1", "--emit", "cubin"], "--output"),
+        (["compile", "{where}", "--set", "n=1", "--set", "n=2"], "--set gives n twice"),
+        (["compile", "{where}", "--set", "n=1", "--emit", "foo"], "'foo' is not one of 'tir'"),
+        (
+            ["compile", "{where}", "--set", "n=1", "--target", "cuda:sm_42"],
+            "unknown architecture 'sm_42'; known: sm_80",
+        ),
+        (["inspect", "{where}", "--set", "n=1", "--target", "cuda:foo"], "unknown target 'cuda:foo'; known: cuda"),
+        (["inspect", "{where}", "--set", "n=1", "--target", "cpu"], "target cpu has no GPU architecture"),
+        (["run", "{where}", "--set", "n=1", "--target", "foo"], "unknown target 'foo'"),
+        (["run", "{where}"], "needs --set for n"),
+        (["check", "{where}"], "needs --set for n"),
+        (["compile", "{where}", "--set", "n=1", "--output", "/"], "Is a directory"),
+        (["compile", "{folder}/syntax.py"], "SyntaxError: invalid syntax"),
+        (["compile", "{folder}/missing.py:f"], "line 1 of missing.py: ModuleNotFoundError: No module named 'nowhere'"),
+        (["compile", "{folder}/exits.py:f"], "SystemExit: 7"),
+        (["compile", "{folder}/nothing.py"], "has no jit function and no program"),
+        (["compile", "{folder}/fails.py:f"], "line 2 of fails.py: KeyError: 'n'"),
         (["explain", "TL0000"], "no error TL0000"),
     ],
 )
-def test_bad_command_lines(where: str, arguments: list[str], message: str) -> None:
-    result = call(*(a.format(where=where) for a in arguments))
-    assert result.exit_code == 2 and message in result.output
+def test_bad_command_lines(where: str, bad_files: Path, arguments: list[str], message: str) -> None:
+    result = call(*(a.format(where=where, folder=bad_files) for a in arguments))
+    assert result.exit_code == 2 and message in result.output, result.output
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    files = {
+        "syntax": "def f(:",
+        "missing": "import nowhere",
+        "exits": "raise SystemExit(7)",
+        "nothing": "x = 1",
+        "fails": "def f():\n    return {}['n']",
+    }
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+@pytest.mark.skipif(device_count() > 0, reason="there is a device here")
+def test_a_target_without_its_device(where: str) -> None:
+    result = call("run", where, "--set", "n=1", "--target", "cuda")
+    assert result.exit_code == 2 and "cannot run here" in result.output
+
+
+def test_a_mistake_in_the_program_is_its_text_with_the_line(where: str) -> None:
+    result = call("compile", where, "--set", "n=64", "--set", "block=0")
+    assert result.exit_code == 1 and "error[TL1004]" in result.output and "scale_program.py:9:" in result.output
+
+
+def test_constants_of_an_eager_function_are_settings(tmp_path: Path) -> None:
+    (tmp_path / "eager_program.py").write_text(EAGER)
+    result = call("compile", f"{tmp_path}/eager_program.py:double", "--set", "n=64", "--emit", "tir")
+    assert result.exit_code == 0 and "(64,)" in result.output
 
 
 def test_explain_env_and_passes() -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilelang.cli.program import BadCommand, load_object, load_program, parse_settings
+from tilelang.cli.program import BadCommand, arguments_for, call_users, load_object, load_program
 
 __all__ = ["app"]
 
@@ -66,10 +66,21 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _arch(target: str) -> Any:
+def _target(text: str | None) -> Any:
+    """The target of that name."""
     from tilelang.jit import resolve_target
 
-    resolved = resolve_target(target)
+    try:
+        return resolve_target(text)
+    except ValueError as error:
+        raise BadCommand(error) from None
+
+
+def _arch(target: str) -> Any:
+    resolved = _target(target)
+        except OSError as error:  # a file to write that cannot be written
+            typer.echo(f"tilelang: {error}", err=True)
+            raise typer.Exit(2) from None
     if resolved.arch is None:
         raise BadCommand(f"target {target} has no GPU architecture; say cuda:sm_90a")
     return resolved.arch
@@ -164,15 +175,15 @@ def check(
 
 
 def _kernel(where: str, settings: list[str] | None, target: str | None) -> Any:
-    """The kernel of a program for a target; the factory's own out_idx counts."""
+    """The kernel of a program for a target; the factory's own out_idx counts. It can be run here."""
     import tilelang
 
     found = load_object(where)
     impl = getattr(found, "impl", found)
     if hasattr(impl, "with_options"):
-        options = {} if target is None else {"target": target}
-        return impl.with_options(**options).compile(**parse_settings(settings or []))
-    return tilelang.compile(load_program(where, settings or []), target=target)
+        arguments = arguments_for(where, impl, settings or [])
+        return call_users(where, impl.with_options(target=resolved).compile, arguments)
+    return tilelang.compile(load_program(where, settings or []), target=resolved)
 
 
 @app.command()
@@ -199,7 +210,11 @@ def env() -> None:
 @app.command()
 def passes() -> None:
     """List the passes in the order they run, with what each does."""
+    from tilelang.runtime import device
     from tilelang.tools.passes import describe_passes
+    resolved = _target(target)
+    if resolved.kind == "cuda" and not device.device_count():
+        raise BadCommand(f"target {resolved} cannot run here: {device.why_no_device()}; --target cpu or sim can")
 
     for line in describe_passes():
         typer.echo(line)
@@ -222,7 +237,7 @@ def layout(
         b.name: b for b in inspect_program(load_program(where, settings or []), _arch(target)).buffers if b.layout
     }
     if buffer not in buffers:
-        raise BadCommand(f"no buffer {buffer} with a layout; there are {', '.join(buffers)}")
+        raise BadCommand(f"no buffer {buffer} with a layout; there are {', '.join(buffers) or 'none'}")
     from tilelang.layout import loads
 
     found = loads(buffers[buffer].layout)

@@ -7,11 +7,14 @@ import ast
 import importlib.util
 import inspect
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BadCommand", "load_object", "load_program", "parse_settings"]
+from tilelang.support.diagnostics import NOT_THE_USERS, PACKAGE
+
+__all__ = ["BadCommand", "arguments_for", "call_users", "load_object", "load_program", "parse_settings"]
 
 
 class BadCommand(Exception):
@@ -25,6 +28,8 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         name, equals, text = setting.partition("=")
         if not equals or not name.strip().isidentifier():
             raise BadCommand(f"--set takes NAME=VALUE, got {setting!r}")
+        if name.strip() in found:
+            raise BadCommand(f"--set gives {name.strip()} twice")
         try:
             found[name.strip()] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
@@ -44,7 +49,7 @@ def load_object(where: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
-    spec.loader.exec_module(module)
+    call_users(file, spec.loader.exec_module, {"module": module})
     found = {
         k: v for k, v in vars(module).items() if _is_program(v) and getattr(v, "__module__", path.stem) == path.stem
     }
@@ -52,6 +57,8 @@ def load_object(where: str) -> Any:
         if not hasattr(module, name):
             raise BadCommand(f"{file} has no {name!r}; it has {_names(found)}")
         return getattr(module, name)
+    if not found:
+        raise BadCommand(f"{file} has no jit function and no program; name a factory: {file}:NAME")
     if len(found) != 1:
         raise BadCommand(f"name one of {_names(found)}: {file}:NAME")
     return next(iter(found.values()))
@@ -74,31 +81,61 @@ def load_program(where: str, settings: Sequence[str]) -> Any:
     """The tile program (PrimFunc) that `FILE.py:FACTORY` makes of these settings."""
     from tvm import tirx
 
-    found, arguments = load_object(where), parse_settings(settings)
+    found = load_object(where)
     found = getattr(found, "impl", found)
     if isinstance(found, tirx.PrimFunc):
-        if arguments:
+        if settings:
             raise BadCommand(f"{where} is a program, not a factory: it takes no --set")
         return found
-    if hasattr(found, "get_tir"):
-        _check_arguments(where, found.signature, arguments)
-        return found.get_tir(**arguments)
     if callable(found):
-        _check_arguments(where, inspect.signature(found), arguments)
-        made = found(**arguments)
+        arguments = arguments_for(where, found, settings)
+        made = call_users(where, getattr(found, "get_tir", found), arguments)
         if isinstance(made, tirx.PrimFunc):
             return made
     raise BadCommand(f"{where} makes no tile program")
 
 
-def _check_arguments(where: str, signature: inspect.Signature, arguments: dict[str, Any]) -> None:
+def arguments_for(where: str, factory: Any, settings: Sequence[str]) -> dict[str, Any]:
+    """The settings as arguments of a factory, checked against its signature."""
+    arguments = parse_settings(settings)
+    signature = getattr(factory, "signature", None) or inspect.signature(factory)
+    # An eager function takes tensors, which are no settings, and the values of its constants besides.
+    runtime = factory.eager.runtime if getattr(factory, "style", "") == "eager" else None
+    _check_arguments(where, signature, arguments, runtime)
+    return arguments
+
+
+def call_users(where: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """The result of code of the user's. Its own exceptions become BadCommand; user errors pass."""
+    from tilelang.support.errors import InternalError, UserError
+
+    try:
+        return function(**arguments)
+    except (UserError, InternalError, BadCommand):
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if frames[-1].filename.startswith(PACKAGE) and not isinstance(error, ValueError | TypeError):
+            raise  # ours: its traceback is worth having
+        raise BadCommand(f"{where}: {_place(error)}{type(error).__name__}: {error}") from error
+
+
+def _place(error: BaseException) -> str:
+    """`line 7 of x.py: `, the innermost line of the traceback that is not of an installed package."""
+    lines = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(NOT_THE_USERS)]
+    return f"line {lines[-1].lineno} of {Path(lines[-1].filename).name}: " if lines else ""
+
+
+def _check_arguments(
+    where: str, signature: inspect.Signature, arguments: dict[str, Any], runtime: Sequence[str] | None
+) -> None:
     parameters = signature.parameters.values()
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    takes_any = runtime is not None or any(p.kind is p.VAR_KEYWORD for p in parameters)
     unknown = [] if takes_any else sorted(set(arguments) - set(signature.parameters))
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    missing = [p.name for p in parameters if p.default is p.empty and p.kind in plain and p.name not in arguments]
+    given = {*arguments, *(runtime or ())}
+    missing = [p.name for p in parameters if p.default is p.empty and p.kind in plain and p.name not in given]
     if unknown:
         raise BadCommand(f"{where} has no parameter {', '.join(unknown)}; its parameters: {signature}")
-    # Tensors of an eager function are no settings: only what the function cannot do without is reported by it.
-    if missing and "Tensor" not in str(signature):
+    if missing:
         raise BadCommand(f"{where} needs --set for {', '.join(missing)}; its parameters: {signature}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Note", "SourceSpan", "caller_span", "render"]
+__all__ = ["NOT_THE_USERS", "PACKAGE", "Note", "SourceSpan", "caller_span", "render"]
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Note:
     span: SourceSpan | None = None
 
 
-_PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parents[1])
 _INSTALLED = {sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
-_NOT_THE_USERS = ("<", _PACKAGE, *_INSTALLED)
+NOT_THE_USERS = ("<", PACKAGE, *_INSTALLED)  # how the files of code begin that no user of a kernel wrote
 
 
 def caller_span() -> SourceSpan | None:
@@ -66,7 +66,7 @@ def caller_span() -> SourceSpan | None:
     """
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        if not frame.f_code.co_filename.startswith(NOT_THE_USERS):
             return _frame_span(frame)
         frame = frame.f_back
     return None
