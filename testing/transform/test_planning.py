@@ -9,6 +9,7 @@ from typing import Any
 from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
 from tvm import sym, tirx
+from tvm.tirx.script.builder import ir as T
 
 from tilelang.ir.stmts import launches, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -76,6 +77,20 @@ def test_a_pitch_of_no_whole_16_bytes_is_no_tma_transfer() -> None:
             b.copy(S, C)
     got = outline(plan_copies(b.func, SM90, None, notes))
     assert "  copy A S cp_async" in got and "stride 100 of dimension 0 of A" in notes[0]
+
+
+def test_a_column_of_a_named_value_is_known_to_be_aligned() -> None:
+    """The name is defined by another name; a column that may be any number stays with the threads."""
+    for factor, via in ((64, "tma_load"), (6, "cp_async")):
+        with Builder(128, params={"A": ((64, 512), "float16"), "C": ((64, 64), "float32")}) as b:
+            (A, C), As, acc = b.args, b.shared("As", (64, 64)), b.fragment("acc", (64, 64))
+            b.fill(acc)
+            with b.serial(8, 2) as k:
+                column = T.bind(T.bind(k + 1) * factor - factor)
+                b.copy(region(A, (0, 64), (column, 64)), As)
+                b.gemm(As, As, acc)
+            b.copy(acc, C)
+        assert f"  copy A As {via}" in outline(plan_copies(plan_gemms(b.func, SM90), SM90))
 
 
 def test_a_tensor_the_kernel_writes_is_not_read_by_the_copy_engine() -> None:

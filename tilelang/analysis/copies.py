@@ -8,13 +8,14 @@ cuTensorMapEncodeTiled (rank <= 5, box <= 256 per dimension, strides multiples o
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
 from tvm import tirx
 
 from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
-from tilelang.ir.stmts import const_int, dtype_of, shape_of
+from tilelang.ir.stmts import const_int, dtype_of, inlined, shape_of
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import SharedTile
 from tilelang.layout.swizzle import best_swizzle
@@ -56,11 +57,11 @@ def _covers(region: Any) -> bool:
     return all(const_int(r.min) == 0 and const_int(r.extent) == const_int(s) for r, s in dims)
 
 
-def tma_obstacle(op: TileOp, written: set[Any]) -> str | None:
+def tma_obstacle(op: TileOp, written: set[Any], values: Mapping[Any, Any] | None = None) -> str | None:
     """Why the copy cannot be one TMA transfer between global and shared memory, or None when it can.
 
     `written` holds the tensors this kernel writes: the copy engine reads through its own proxy, so a load from one
-    of them stays an ordinary copy.
+    of them stays an ordinary copy. `values` are the definitions of names that the operands use.
     """
     src, dst = op["src"], op["dst"]
     scopes = (src.source.ty.storage_scope, dst.source.ty.storage_scope)
@@ -77,10 +78,10 @@ def tma_obstacle(op: TileOp, written: set[Any]) -> str | None:
         return f"it converts {dtype_of(src.source)} to {dtype_of(dst.source)}"
     if is_load and outer.source in written:
         return f"{outer.source.name} is written by this kernel"
-    return _shape_obstacle(outer, inner)
+    return _shape_obstacle(outer, inner, values or {})
 
 
-def _shape_obstacle(outer: Any, inner: Any) -> str | None:
+def _shape_obstacle(outer: Any, inner: Any, values: Mapping[Any, Any]) -> str | None:
     buffer, bits = outer.source, bits_of(outer.source)
     if bits not in (8, 16, 32, 64):
         return f"{bits}-bit elements"
@@ -104,7 +105,7 @@ def _shape_obstacle(outer: Any, inner: Any) -> str | None:
         return f"rows of {tile[1] * bits // 8} bytes are no whole 128-byte boxes"
     if obstacle := _stack_obstacle(inner.source, bits):
         return obstacle
-    return _start_obstacle(outer, bits) or _stride_obstacle(buffer, bits)
+    return _start_obstacle(outer, bits, values) or _stride_obstacle(buffer, bits)
 
 
 def _stack_obstacle(held: Any, bits: int) -> str | None:
@@ -118,11 +119,11 @@ def _stack_obstacle(held: Any, bits: int) -> str | None:
     return f"tiles of {size} bytes of {held.name} are no multiple of {tile.period}" if size % tile.period else None
 
 
-def _start_obstacle(outer: Any, bits: int) -> str | None:
+def _start_obstacle(outer: Any, bits: int, values: Mapping[Any, Any]) -> str | None:
     """The box must start at a whole 16 bytes of its row: others trap (measured on an H200: illegal instruction)."""
     step = TMA_ALIGN_BYTES * 8 // math.gcd(bits, TMA_ALIGN_BYTES * 8)
     start = outer.region[-1].min
-    if tvm.sym.Analyzer().can_prove(tirx.floormod(start, step) == 0):
+    if tvm.sym.Analyzer().can_prove(tirx.floormod(inlined(start, values), step) == 0):
         return None
     return f"column {start} of {outer.source.name} is not known to be a multiple of {step} elements (16 bytes)"
 

@@ -9,7 +9,7 @@ helper here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -29,6 +29,7 @@ __all__ = [
     "consumer_list",
     "dtype_of",
     "fresh",
+    "inlined",
     "is_uniform_loop",
     "kernel_of",
     "launches",
@@ -141,6 +142,15 @@ def pipeline_stages(stmt: Stmt) -> int:
 def substitute(node: Any, mapping: dict[Any, Any]) -> Any:
     """`node` (statement or expression) with Vars replaced; buffers count as Vars."""
     return tvm_ffi.structural_map(node, (ir.Var, lambda v: mapping.get(v, v))) if mapping else node
+
+
+def inlined(expr: Any, values: Mapping[Any, Any]) -> Any:
+    """`expr` with the definitions in `values` written out, also those inside definitions."""
+    while True:
+        new = tvm_ffi.structural_map(expr, (ir.Var, lambda v: values.get(v, v)))
+        if new.same_as(expr) or tvm_ffi.structural_equal(new, expr):
+            return new
+        expr = new
 
 
 def buffers_in(node: Any) -> set[Any]:

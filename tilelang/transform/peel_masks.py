@@ -28,6 +28,7 @@ from tilelang.ir.stmts import (
     bodies,
     const_int,
     fresh,
+    inlined,
     map_kernels,
     rebuild,
     shape_of,
@@ -137,11 +138,7 @@ class _Peeler:
 
     def inline(self, expr: Any) -> Any:
         """The expression with the kernel's own definitions written out."""
-        while True:
-            new = tvm_ffi.structural_map(expr, (ir.Var, lambda v: self.values.get(v, v)))
-            if new.same_as(expr) or tvm_ffi.structural_equal(new, expr):
-                return new
-            expr = new
+        return inlined(expr, self.values)
 
 
 def _is_candidate(stmt: Any) -> bool:

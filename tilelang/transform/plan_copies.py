@@ -65,6 +65,10 @@ class _Planner:
 
     def run(self) -> Kernel:
         self.written = {b for b in written_in(self.kernel.body) if b.ty.storage_scope == GLOBAL}
+        self.values = {s.var: s.value for s in walk_list(self.kernel.body) if isinstance(s, tirx.Bind)}
+        # Views of tensors have been hoisted: what is declared here lies at an address that the kernel knows.
+        at_addresses = (s for s in walk_list(self.kernel.body) if isinstance(s, tirx.DeclBuffer))
+        self.at_addresses = {s.buffer for s in at_addresses if s.buffer.ty.storage_scope == GLOBAL}
         ops = [TileOp.from_stmt(s) for s in walk_list(self.kernel.body)]
         self.has_mma = any(op is not None and op.name == "gemm" and op.attrs["inst"] in ("wgmma", "mma") for op in ops)
         self.tma = self.arch.tma and self.options.tma
@@ -81,7 +85,7 @@ class _Planner:
             if op is None or op.name != "copy" or not _is_load(op):
                 continue
             why = (
-                tma_obstacle(op, self.written)
+                self.transfer_obstacle(op, self.written)
                 if self.tma
                 else f"{self.arch.name} has no copy engine, or it is switched off"
             )
@@ -93,6 +97,16 @@ class _Planner:
         if not pipelined:  # a producer pays only when it can run ahead in a loop
             out = {k: v or "no pipelined loop loads by TMA" for k, v in out.items()}
         return out
+
+    def transfer_obstacle(self, op: TileOp, written: set[Any]) -> str | None:
+        """Why the copy engine cannot make this copy."""
+        buffers = op["src"].source, op["dst"].source
+        found = next((b for b in buffers if b in self.at_addresses), None)
+        if found is not None:
+            return f"{found.name} lies at an address, of which the host makes no tensor map"
+        if self.at_addresses & self.written and buffers[0].ty.storage_scope == GLOBAL:
+            return "the kernel writes to an address, which may lie in any tensor"
+        return tma_obstacle(op, written, self.values)
 
     def role_obstacle(self) -> str | None:
         """Why this kernel cannot have a producer warp."""
@@ -124,7 +138,7 @@ class _Planner:
         """A transfer that the program asks for takes the copy engine or is an error."""
         if not self.arch.tma:
             raise NeedsArch(span=op.span, what="T.tma_copy", needs="sm_90", arch=self.arch.name)
-        why = tma_obstacle(op, self.written if op.name == "tma_copy_in" else set())
+        why = self.transfer_obstacle(op, self.written if op.name == "tma_copy_in" else set())
         if why is not None:
             shared = op["dst" if op.name == "tma_copy_in" else "src"].source
             fix = "use T.copy, or change the tile so that the copy engine can move it"
@@ -136,7 +150,7 @@ class _Planner:
         if scopes == (FRAGMENT, GLOBAL):
             return self.stage_store(op) or [_with_via(op, "loop")]
         if scopes[0] in SHARED_SCOPES and scopes[1] == GLOBAL:
-            bad = tma_obstacle(op, self.written) if self.tma else "no copy engine"
+            bad = self.transfer_obstacle(op, self.written) if self.tma else "no copy engine"
             if op.attrs["add"]:
                 return [self.plan_sum(op, bad)]
             return [_with_via(op, "loop" if bad or _bytes(op["src"]) < MIN_STORE_BYTES else "tma_store")]
@@ -178,7 +192,7 @@ class _Planner:
         name, dtype = src.source.name, dtype_of(dst.source)
         stage = tirx.decl_buffer(extents, dtype, f"{name}_stage", scope=SHARED_DYN, layout=None)
         store = _copy(region_of(stage), dst, "tma_store", op)
-        if tma_obstacle(TileOp.of(store), set()) is not None:
+        if self.transfer_obstacle(TileOp.of(store), set()) is not None:
             return []
         self.staging.append(tirx.AllocBuffer(stage, span=op.span))
         if dtype_of(src.source) == dtype:
