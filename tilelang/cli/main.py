@@ -62,6 +62,9 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
         except UserError as error:
             typer.echo(error.render(), err=True)
             raise typer.Exit(1) from None
+        except OSError as error:  # a file to write that cannot be written
+            typer.echo(f"tilelang: {error}", err=True)
+            raise typer.Exit(2) from None
 
     return run
 
@@ -177,7 +180,11 @@ def check(
 def _kernel(where: str, settings: list[str] | None, target: str | None) -> Any:
     """The kernel of a program for a target; the factory's own out_idx counts. It can be run here."""
     import tilelang
+    from tilelang.runtime import device
 
+    resolved = _target(target)
+    if resolved.kind == "cuda" and not device.device_count():
+        raise BadCommand(f"target {resolved} cannot run here: {device.why_no_device()}; --target cpu or sim can")
     found = load_object(where)
     impl = getattr(found, "impl", found)
     if hasattr(impl, "with_options"):
