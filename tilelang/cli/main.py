@@ -81,9 +81,6 @@ def _target(text: str | None) -> Any:
 
 def _arch(target: str) -> Any:
     resolved = _target(target)
-        except OSError as error:  # a file to write that cannot be written
-            typer.echo(f"tilelang: {error}", err=True)
-            raise typer.Exit(2) from None
     if resolved.arch is None:
         raise BadCommand(f"target {target} has no GPU architecture; say cuda:sm_90a")
     return resolved.arch
