@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("TILELANG_VERIFY", "1")
 
 settings.register_profile("tests", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite expected texts, to be reviewed like code")

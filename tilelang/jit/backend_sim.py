@@ -26,6 +26,11 @@ class SimExecutable:
         self._module = SimModule(self._device)
         self._checker = ArgumentChecker(with_device_facts(signature, self._device), "cpu")
 
+    @property
+    def program(self) -> Any:
+        """The `tilelang.sim.Program`, for runs under other interleavings and for parts of the grid."""
+        return self._module.program
+
     def __call__(self, *args: Any) -> None:
         self._checker.check(args)
         self._module(*args)

@@ -50,6 +50,7 @@ class Expressions:
         self.vector: tuple[Any, int] | None = None
         self.granule = 16
         self.places: dict[Any, int] = {}  # shared buffer -> its address, where static
+        self.named: dict[int, set[str]] = {}  # statement -> shared buffers that it names
         self.views: list[tuple[int, int, str]] = []  # (first, end, name) of shared buffers, for reports
 
     def emit(self, text: str) -> None:
@@ -318,6 +319,8 @@ class Expressions:
             index = f"{name}.flat(({', '.join(self.src(i) for i in indices)},))" if indices else "0"
             return f"Pointer({name}, {index})", "v"
         index, kind = self.flat(buf, indices) if indices else ("0", "u")
+        if scope == "s":
+            self.named.setdefault(self.site, set()).add(str(buf.name))
         return (self.address(buf, index), kind) if scope == "s" else (f"Pointer({name}, {index})", kind)
 
     def width(self, indices: list[Any]) -> int:
@@ -344,6 +347,7 @@ class Expressions:
         if scope == "l":
             return f"{verb}l(G, {name}, {index}, {value}{self.mask}, {self.site})"
         n, size = self.size_of(buf)
+        self.named.setdefault(self.site, set()).add(str(buf.name))
         self.granule = min(self.granule, vector * size)
         place = f"{self.dtype(buf.ty.dtype)}, {name}, {name} + {n * size}"
         return f"{verb}s(G, {self.address(buf, index)}, {value}{self.mask}, {place}, {vector}, {self.site})"

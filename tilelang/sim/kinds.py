@@ -13,10 +13,11 @@ __all__ = ["KINDS", "Kind"]
 
 @dataclass(frozen=True)
 class Kind:
-    """`meaning`: the rule that is broken; `help`: what to write."""
+    """`meaning`: the rule that is broken; `help`: what to write; `other`: what the second place of a report is."""
 
     meaning: str
     help: str
+    other: str = "the other access is here"
 
 
 _ORDER = "order the two: T.sync_threads() for the block, T.sync_warp() inside a warp, or an mbarrier between the roles"
@@ -42,6 +43,7 @@ KINDS: dict[str, Kind] = {
     "wgmma-in-flight": Kind(
         "a register of a wgmma is touched while the wgmma may still read or write it",
         "wait first: T.wait_wgmma(0)",
+        "the wgmma is here",
     ),
     "wgmma-fence": Kind(
         "plain code touched a register of a wgmma, and no wgmma.fence stands in between",
@@ -50,21 +52,26 @@ KINDS: dict[str, Kind] = {
     "wgmma-desc": Kind(
         "the four warps of a warpgroup issue wgmma with different operands",
         "make descriptors and accumulate flags uniform over the warpgroup",
+        "the other wgmma is here",
     ),
     "layout": Kind(
         "shared memory is read with another swizzle than the copy engine wrote it with",
         "give the tile one layout: T.annotate_layout",
     ),
     "barrier": Kind("an mbarrier is used that is not one, or with a parity other than 0 and 1", _MBAR),
-    "barrier-init": Kind("an mbarrier is used before its initialisation is visible to the user of it", _MBAR),
+    "barrier-init": Kind(
+        "an mbarrier is used before its initialisation is visible to the user of it", _MBAR, "it is initialised here"
+    ),
     "barrier-overwritten": Kind("data is written over a live mbarrier", "give barriers and data bytes of their own"),
     "arrive-count": Kind(
         "more threads arrive on a barrier than it counts in one phase",
         "make T.alloc_barrier count the threads that arrive, or let fewer arrive",
+        "it is initialised here",
     ),
     "tx-count": Kind(
         "the bytes of a transfer land in another phase of the mbarrier than the one they were issued for",
         "announce all bytes of a phase (T.mbarrier_arrive_expect_tx) before its last arrival",
+        "it is initialised here",
     ),
     "barrier-count": Kind(
         "threads come to a named barrier with different or impossible numbers of threads",

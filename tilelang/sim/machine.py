@@ -191,6 +191,7 @@ class Machine:
             self.report,
             self.place,
             self.role,
+            lambda addr: prog.places.barrier(addr % self.span // 8 * 8),
             prog.strict_proxy,
         )
         self.bars: dict[int, Mbarrier] = {}
@@ -204,12 +205,12 @@ class Machine:
         self.costs: CostSheet | None = None  # where the caller asked for one
         self.seen: set[Any] = set()
 
-    def place(self, lo: int, hi: int, starts: np.ndarray | None = None, step: int = 1) -> str:
-        """Shared addresses in the words of the kernel."""
+    def place(self, lo: int, hi: int, starts: np.ndarray | None = None, step: int = 1, site: int = -1) -> str:
+        """Shared addresses in the words of the kernel, by the names of statement `site` where it has some."""
         rank = lo // self.span
         base = rank * self.span
         starts = starts - base if starts is not None else None
-        text = self.prog.places.text(lo - base, hi - base, starts, step)
+        text = self.prog.places.text(lo - base, hi - base, starts, step, site)
         return (f"block {rank} of the cluster: " if len(self.blocks) > 1 else "") + text
 
     def role(self, warps: list[int], lane: int = -1) -> str:
@@ -227,6 +228,11 @@ class Machine:
             f"{name} ({text})" if name else text
         )  # fmt: skip
         return f"{text} of block {rank}" if len(self.blocks) > 1 else text
+
+    def does(self, warps: list[int], verb: str) -> str:
+        """Who does what: `warps 0 to 3 wait`, `consumer 0 (warps 0 to 3) waits`."""
+        text = self.role(warps)
+        return f"{text} {verb if text.startswith('warps') else verb + 's'}"
 
     def report(
         self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True, remarks: Any = ()
@@ -257,7 +263,7 @@ class Machine:
         if bar is None:
             return self.trap(
                 "barrier",
-                f"{self.role([user])} uses {self.place(addr, addr + 8)}, where no mbarrier is initialised",
+                f"{self.role([user])} uses {self.sh.mbarrier(addr)}, which is no initialised mbarrier",
                 site,
             )
         w, clock = bar.init
@@ -303,9 +309,9 @@ class Gang:
         """A thread (of the cluster) as reports name it."""
         return self.cta.role([thread // WARP], thread % WARP)
 
-    def buffer_at(self, lo: int, hi: int) -> str:
-        """The array of shared memory around [lo, hi)."""
-        view = self.cta.prog.places.around(lo % self.cta.span, lo % self.cta.span + hi - lo)
+    def buffer_at(self, lo: int, hi: int, site: int = -1) -> str:
+        """The array of shared memory around [lo, hi), as statement `site` names it."""
+        view = self.cta.prog.places.around(lo % self.cta.span, lo % self.cta.span + hi - lo, site)
         return view[2] if view is not None else "shared memory"
 
     # --- control flow
@@ -429,4 +435,4 @@ class Gang:
 
     def spin(self, site: int) -> Wait:
         """What a loop that does not block yields each time round."""
-        return Wait(lambda: True, lambda: "what its loop tests to change", site, poll=True)
+        return Wait(lambda: True, lambda: "what its loop tests, which nobody changes", site, poll=True)

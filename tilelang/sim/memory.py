@@ -58,6 +58,12 @@ class GlobalTensor:
         data = self.data if dtype == self.data.dtype else self.data.view(dtype)
         return GlobalTensor(data[offset:], shape, strides or dense(shape), name, self.origin + offset * dtype.itemsize)
 
+    def place(self, element: int) -> str:
+        """An element by its flat offset, with indices where they follow from it."""
+        if list(self.strides) != dense(self.shape) or not self.shape:
+            return f"element {element} of {self.name}"
+        return f"{self.name}[{', '.join(str(int(i)) for i in np.unravel_index(element, self.shape))}]"
+
     def flat(self, index: Sequence[Any]) -> Any:
         if self.data.size > _INT32_MAX:  # as code generation does: offsets into large tensors are 64-bit
             index = [np.asarray(i, np.int64)[()] for i in index]
@@ -138,7 +144,7 @@ def check_shared(
     i = int(np.argmax((at < lo) | (at + nbytes > hi)))
     who = G.who(int(threads.reshape(-1)[i])) if threads is not None else "an access"
     span = f"bytes [{at[i] - lo}, {at[i] + nbytes - lo})"
-    text = f"{who} touches {span} of {G.buffer_at(lo, hi)}, which has {hi - lo}"
+    text = f"{who} touches {span} of {G.buffer_at(lo, hi, site)}, which has {hi - lo}"
     if first < G.lo or last > G.hi:
         G.cta.trap("oob", text, site)
     G.report("oob", text, site)
@@ -163,11 +169,11 @@ def _active(
             i = int(np.argmax(odd))
             thread = _active_of(G.thread, mask[0], shape[1:])[i] if vectors else threads[i]
             start = int(first[i])
-            where = G.cta.place(start, start + size, np.array([start]), size)
+            where = G.cta.place(start, start + size, np.array([start]), size, site)
             _misaligned(G, int(thread), vector, size, where, site)
     note_lanes(G, m)
     if G.cta.costs is not None:
-        G.cta.costs.shared(site, what, G.buffer_at(lo, hi), *_requests(addr, mask, shape, vector, size))
+        G.cta.costs.shared(site, what, G.buffer_at(lo, hi, site), *_requests(addr, mask, shape, vector, size))
     return at, threads, mask, shape
 
 
@@ -281,7 +287,7 @@ def _global(
         if odd.any():
             n = int(np.argmax(odd))
             thread = _active_of(G.thread, mask[0], shape[1:])[n] if vectors else _active_of(G.thread, mask, shape)[n]
-            _misaligned(G, int(thread), vector, size, f"element {first[n]} of {t.name}", site)
+            _misaligned(G, int(thread), vector, size, t.place(int(first[n])), site)
     if G.cta.costs is not None:
         size = t.data.itemsize
         at_byte = np.asarray(flat, np.int64) * size + t.origin
@@ -312,7 +318,7 @@ def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarra
     raw = f"u{t.data.itemsize}"
     threads = _active_of(G.thread, mask, shape)
     if at.size > 1:
-        _clash(G, at, data.view(raw), threads, site, lambda i: f"element {i} of {t.name}")
+        _clash(G, at, data.view(raw), threads, site, t.place)
     G.cta.prog.global_write(G, t, at, threads, site, data)
     G.cta.save(t.data, at)
     t.data[at] = data

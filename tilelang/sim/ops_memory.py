@@ -40,17 +40,22 @@ def cp_async(
         n = _per_thread(G, bytes if src_bytes is None else src_bytes, here)
         data = src.target.data.view(np.uint8)
         check_shared(G, to, bytes, G.lo, G.hi, site, G.thread[here])
-        if (to % bytes).any() or ((at + data.ctypes.data) % bytes)[n > 0].any():
-            who = f"cp.async of {bytes} bytes by {G.cta.role([w])}"
-            G.report("misaligned", f"{who} uses an address that is no multiple of {bytes}", site)
+        odd = (to % bytes != 0) | (((at + data.ctypes.data) % bytes != 0) & (n > 0))
+        if odd.any():
+            i = int(np.argmax(odd))
+            first, ends = G.who(int(G.thread[here][i])), G.cta.place(int(to[i]), int(to[i]) + bytes, site=site)
+            text = f"a cp.async of {first} copies {bytes} bytes from byte {at[i]} of {src.target.name} to {ends}"
+            G.report("misaligned", f"{text}; both must be multiples of {bytes}", site)
         if (n < 0).any() or (n > bytes).any():
             G.report("oob", f"cp.async of {bytes} bytes by {G.cta.role([w])} reads {n.min()} to {n.max()} bytes", site)
         used = n > 0
-        if used.any() and (at[used].min() < 0 or (at + n)[used].max() > data.size):
-            span = f"[{at[used].min()}, {(at + n)[used].max()})"
+        outside = used & ((at < 0) | (at + n > data.size))
+        if outside.any():
+            i = int(np.argmax(outside))
+            first, span = G.who(int(G.thread[here][i])), f"[{at[i]}, {at[i] + n[i]})"
             G.cta.trap(
                 "oob",
-                f"cp.async of {G.cta.role([w])} reads bytes {span} of {src.target.name}, which has {data.size}",
+                f"a cp.async of {first} reads bytes {span} of {src.target.name}, which has {data.size}",
                 site,
             )
         if G.cta.costs is not None:
@@ -131,7 +136,7 @@ def cp_async_mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
             clocks = join(clocks, Clocks(epoch, np.zeros(1, np.int64)))
         op = AsyncOp("cp.async arrive", site, G.cta.queue(("cp_async", w)), [w])
         op.generic = True
-        op.fire = lambda b=b, clocks=clocks, n=n: arrive_on(G, b, clocks, n, site)
+        op.fire = lambda b=b, clocks=clocks, n=n, w=w: arrive_on(G, b, clocks, n, site, w)
         group[0].clear()  # the barrier answers for them
         G.cta.submit(op)
 

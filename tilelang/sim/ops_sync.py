@@ -53,13 +53,14 @@ def mbar_inval(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
         G.sh.barrier[_granules(G, addr)] = False
 
 
-def arrive_on(G: Gang, b: Mbarrier, clocks: Clocks, n: int, site: int) -> None:
-    """`n` arrivals that release `clocks`."""
+def arrive_on(G: Gang, b: Mbarrier, clocks: Clocks, n: int, site: int, warp: int) -> None:
+    """`n` arrivals of threads of a warp that release `clocks`."""
     b.cur = join(b.cur, clocks)
     while n:
         if b.pending == 0:
-            text = f"{n} more arrive on mbarrier {b.name}, which has all {b.count} arrivals of phase {b.phase}"
-            G.report("arrive-count", text + f" and waits for {b.tx} bytes", site)
+            text = f"{n} arrival{'s' if n > 1 else ''} of {G.cta.role([warp])} on mbarrier {b.name}"
+            text += f" come{'' if n > 1 else 's'} beyond the {b.count} that it counts in phase {b.phase}"
+            G.report("arrive-count", f"{text}; it still waits for {b.tx} bytes", site, b.site)
             return
         k = min(n, b.pending)
         b.arrivals[site] = b.arrivals.get(site, 0) + k
@@ -72,7 +73,7 @@ def mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any, bytes: Any = 0) -> 
     for w, lanes, addr, n in G.by_address(m, bar):
         b = G.cta.mbarrier(addr, w, lanes, site)
         b.tx += n * int(_at(G, lanes, w, bytes))
-        arrive_on(G, b, G.sh.release(w, lanes), n, site)
+        arrive_on(G, b, G.sh.release(w, lanes), n, site, w)
 
 
 @meaning("mbar_expect_only")
@@ -101,7 +102,7 @@ def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
     addr, parity = G.uniform(m, site, bar, parity)
     b = [G.cta.mbarrier(addr, w, lanes, site) for w, lanes in G.lanes(m)].pop()
     if parity not in (0, 1):
-        G.report("barrier", f"{G.cta.role(G.active(m))} waits for parity {parity}, which is neither 0 nor 1", site)
+        G.report("barrier", f"{G.cta.does(G.active(m), 'wait')} for parity {parity}, which is neither 0 nor 1", site)
         parity &= 1
     if G.cta.costs is not None:
         G.cta.costs.wait(site, b.array, len(G.active(m)), b.phase & 1 == parity)
@@ -140,7 +141,7 @@ def _barrier(
     )
     rnd = st["round"] if arrives else st["mine"].get(G.active(m)[0], -1)
     if rnd < 0:
-        G.cta.trap("barrier", f"{G.cta.role(G.active(m))} waits on {name} without an arrival before", site)
+        G.cta.trap("barrier", f"{G.cta.does(G.active(m), 'wait')} on {name} without an arrival before", site)
     if arrives:
         if st["got"] and st["count"] != count:
             G.report("barrier-count", f"{name} is used with {st['count']} and {count} threads at once", site)
@@ -298,7 +299,8 @@ def nothing(G: Gang, m: np.ndarray, site: int) -> None:
 
 
 @meaning("setmaxnreg_inc", "setmaxnreg_dec")
-def setmaxnreg(G: Gang, m: np.ndarray, site: int, regs: int) -> None:
+def setmaxnreg(G: Gang, m: np.ndarray, site: int, regs: int) -> Any:
+    """A warp that asks for more registers waits until others of its block have given enough back."""
     G.converged(m, site, "setmaxnreg")
     for w in G.active(m):
         G.cta.registers.setdefault(w, []).append(regs)

@@ -348,4 +348,4 @@ _dot4("dp4a_u", np.uint8, np.uint32)
 
 @meaning("trap")
 def trap(G: Gang, m: np.ndarray, site: int) -> None:
-    G.cta.trap("trap", f"{G.cta.role(G.active(m))} executes a trap", site)
+    G.cta.trap("trap", f"{G.cta.does(G.active(m), 'execute')} a trap", site)

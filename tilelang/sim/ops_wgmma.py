@@ -146,7 +146,9 @@ def wgmma(
         if op.key is None:
             op.key = key
         elif op.key != key:
-            G.report("wgmma-desc", f"the warps of {G.cta.role(op.warps)} issue different wgmma", site, op.site)
+            G.report(
+                "wgmma-desc", f"the four {G.cta.role(op.warps)} issue wgmmas with different operands", site, op.site
+            )
         op.parts[w] = result, source, slice(i, i + WARP), past
         open_group(G, "wgmma", w, op)
         if op is not latest:  # once for the warps of this gang

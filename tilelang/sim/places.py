@@ -21,20 +21,22 @@ _MOST_ELEMENTS = 1 << 16  # of a range whose indices are looked up one by one
 
 
 class Places:
-    """`views`: (first address, end, name) of the arrays in shared memory, inner ones last."""
+    """`views`: (first address, end, name) of the arrays in shared memory, inner ones last. `named`: the arrays that
+    each statement names; bytes may belong to several arrays with disjoint lives."""
 
-    def __init__(self, func: Any, views: list[tuple[int, int, str]]) -> None:
-        self.views = views
+    def __init__(self, func: Any, views: list[tuple[int, int, str]], named: dict[int, set[str]]) -> None:
+        self.views, self.named = views, named
         self.tiles: dict[str, Any] = json.loads(str((func.attrs or {}).get(TILES, "{}")))
 
-    def around(self, lo: int, hi: int) -> tuple[int, int, str] | None:
-        """The smallest array that holds [lo, hi)."""
+    def around(self, lo: int, hi: int, site: int = -1) -> tuple[int, int, str] | None:
+        """The smallest array that holds [lo, hi), of those that statement `site` names if there are."""
         found = [v for v in reversed(self.views) if v[0] <= lo and hi <= v[1]]
+        found = [v for v in found if v[2] in self.named.get(site, ())] or found
         return min(found, key=lambda v: v[1] - v[0]) if found else None
 
-    def text(self, lo: int, hi: int, starts: np.ndarray | None = None, step: int = 1) -> str:
+    def text(self, lo: int, hi: int, starts: np.ndarray | None = None, step: int = 1, site: int = -1) -> str:
         """The range [lo, hi); `starts`: the pieces of `step` bytes in it that are meant, all when left out."""
-        view = self.around(lo, hi)
+        view = self.around(lo, hi, site)
         if view is None:
             return f"shared [{lo:#x}, {hi:#x})"
         first, end, name = view

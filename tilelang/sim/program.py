@@ -132,6 +132,16 @@ class Program:
         behind = next((s for _, s in reversed(self.translation.sites[:site]) if s is not None), None)
         return Place(SourceSpan.of(behind), " ".join(str(stmt).splitlines()[-1].split())[:150])
 
+    @property
+    def func(self) -> Any:
+        """The level-4 function."""
+        return self._func
+
+    def grids(self, args: Sequence[Any]) -> list[int]:
+        """Blocks of each launch for these arguments, in parameter order."""
+        _, found = self._host(dict(zip(self.params, args, strict=True)), lambda *_: None)
+        return [int(np.prod([int(x.get(f"blockIdx.{d}", 1)) for d in "xyz"])) for x in found]
+
     def line(self, site: int) -> str:
         """FILE:LINE of a statement, or of the user's statement before one that the compiler inserted."""
         span = self.origin(site).span
@@ -155,7 +165,7 @@ class Program:
 
     @functools.cached_property
     def places(self) -> Places:
-        return Places(self._func, self.translation.views)
+        return Places(self._func, self.translation.views, self.translation.named)
 
     # --- a run
     def run(
@@ -334,10 +344,11 @@ class Program:
             raw = f"u{tensor.data.itemsize}"
             odd = foreign & (tensor.data[at].view(raw) != data.view(raw))
             if odd.any():
-                first = int(np.asarray(at)[odd].min())
+                first = int(np.asarray(at)[odd][0])
+                who = G.who(int(threads[int(np.argmax(odd))]))
                 G.report(
                     "race-global",
-                    f"another block wrote element {first} of {tensor.name} in this launch",
+                    f"{who} writes {tensor.place(first)}, which another block wrote with another value in this launch",
                     site,
                     int(shadow.site[first]),
                 )
@@ -357,11 +368,12 @@ class Program:
             & (shadow.clock[at] > G.sh.vc[rows, writer])
         )
         if bad.any():
-            first = int(np.asarray(at)[bad].min())
+            first = int(np.asarray(at)[bad][0])
             warp = int(shadow.warp[first])
+            who = G.who(int(threads[int(np.argmax(bad))]))
             G.report(
                 "race-global",
-                f"{G.cta.role([warp])} wrote element {first} of {tensor.name}, unordered with this read",
+                f"{who} reads {tensor.place(first)}, which {G.cta.role([warp])} wrote, with no order between the two",
                 site,
                 int(shadow.site[first]),
             )
@@ -379,20 +391,28 @@ class _GlobalShadow:
         self.warp = np.zeros(n, np.int16)
 
 
+def _sample(counts: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The corners of a grid, for each axis the middles of two opposite edges, and one inside."""
+    ends = [sorted({0, n - 1}) for n in counts]
+    found = [(x, y, z) for z in ends[2] for y in ends[1] for x in ends[0]]
+    for axis, n in enumerate(counts):
+        for end in (0, -1):
+            found.append(tuple(n // 2 if i == axis else ends[i][end] for i in range(3)))  # type: ignore[arg-type]
+    found.append(tuple(n // 2 for n in counts))  # type: ignore[arg-type]
+    return list(dict.fromkeys(found))
+
+
 def _clusters(
     size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, int, int]]
 ) -> list[list[tuple[int, int, int]]]:
-    """Clusters to run, each as its blocks in rank order: all, those with a corner of the grid or its middle, or
-    chosen ones.
-    """
+    """Clusters to run, each as its blocks in rank order: all, those of `_sample`, or chosen ones."""
     counts = [n // c for n, c in zip(size, cluster, strict=True)]
     if not isinstance(which, str):
         firsts = list(dict.fromkeys(tuple(i // c for i, c in zip((*b, 0, 0)[:3], cluster, strict=True)) for b in which))
     elif which == "all":
         firsts = [(x, y, z) for z in range(counts[2]) for y in range(counts[1]) for x in range(counts[0])]
     elif which == "sample":
-        picks = [sorted({0, n // 2, n - 1}) for n in counts if n] if all(counts) else [[], [], []]
-        firsts = [(x, y, z) for z in picks[2] for y in picks[1] for x in picks[0]]
+        firsts = _sample(counts) if all(counts) else []
     else:
         raise ValueError(f"blocks must be 'all', 'sample' or a list of block indices, got {which!r}")
     cx, cy, cz = cluster
@@ -419,7 +439,7 @@ def _hang(live: list[tuple[Gang, Any]], kind: str) -> None:
 
 
 def _waiting(g: Gang) -> str:
-    return f"{g.cta.role(g.warp_list)} {'waits' if len(g.warp_list) == 1 else 'wait'} for {g.wait.text()}"
+    return f"{g.cta.does(g.warp_list, 'wait')} for {g.wait.text()}"
 
 
 def _missing(cta: Machine, array: str, came: set[int]) -> list[Remark]:
@@ -435,7 +455,8 @@ def _missing(cta: Machine, array: str, came: set[int]) -> list[Remark]:
     for (warps, _), ops in places.items():
         verbs = dict.fromkeys("to arrive on" if op.name.startswith("mbar") else "to bring bytes to" for op in ops)
         statement = f" ({ops[0].name}, placed by the compiler)" if ops[0].span is None else ""
-        text = f"{cta.role(list(warps))} has {' and '.join(verbs)} {array} here{statement}"
+        who = cta.role(list(warps))
+        text = f"{who} {'have' if who.startswith('warps') else 'has'} {' and '.join(verbs)} {array} here{statement}"
         remarks.append(Remark(text, ops[0].span))
     return remarks
 

@@ -22,9 +22,9 @@ def in_flight(G: Gang, buf: Local, first: int, end: int, m: Any, write: bool, si
     warps = set(G.active(m if m.ndim == 1 else m.any(0)))
     for op, lo, hi, result in buf.flight:
         if lo < end and first < hi and (write or result) and warps - op.waited:
-            who = G.cta.role(sorted(warps - op.waited))
-            verb, use = "writes" if write else "reads", "writes" if result else "reads"
-            text = f"{who} {verb} {_elements(buf, max(lo, first), min(hi, end))} while a wgmma in flight still {use} it"
+            who = G.cta.does(sorted(warps - op.waited), "write" if write else "read")
+            use = "writes" if result else "reads"
+            text = f"{who} {_elements(buf, max(lo, first), min(hi, end))} while a wgmma in flight still {use} it"
             G.report("wgmma-in-flight", text, site, op.site)
     buf.flight = [f for f in buf.flight if set(G.warp_list) - f[0].waited]
 
@@ -40,7 +40,7 @@ def check_written(G: Gang, buf: Local, index: Any, site: int) -> None:
     """Reports a read of register elements that no thread has written."""
     missing = buf.missing(index)
     if missing is not None:
-        text = f"{G.cta.role(G.warp_list)} reads {_elements(buf, missing, missing + 1)}, which no thread has written"
+        text = f"{G.cta.does(G.warp_list, 'read')} {_elements(buf, missing, missing + 1)}, which no thread has written"
         G.report("uninit", text, site)
 
 

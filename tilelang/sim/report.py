@@ -66,14 +66,14 @@ class Report:
 
     def render(self) -> str:
         """The full text: header, the user's line with a caret, the counterpart's, and what to do."""
+        kind = KINDS[self.kind]
         notes = self.place.notes()
         if self.counterpart is not None:
-            notes += self.counterpart.notes("the other access is here")
+            notes += self.counterpart.notes(kind.other)
         notes += self.remarks
         if self.block:
             notes.append(Note(f"in block {self.block}"))
-        help_text = KINDS[self.kind].help if self.kind in KINDS else ""
-        return render(f"error[{self.kind}]: {self.text}", self.place.span, notes, help_text)
+        return render(f"error[{self.kind}]: {self.text}", self.place.span, notes, kind.help)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

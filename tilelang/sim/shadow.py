@@ -75,9 +75,10 @@ class Shadow:
         report: Callable[..., None],
         place: Callable[..., str],
         role: Callable[..., str],
+        mbarrier: Callable[[int], str],
         strict_proxy: bool = True,
     ) -> None:
-        self.place, self.role = place, role
+        self.place, self.role, self.mbarrier = place, role, mbarrier
         self.shift, self.nw, self.report, self.strict = granule.bit_length() - 1, nwarps, report, strict_proxy
         self.na, rows = nwarps + 16, nwarps + 8
         n = (nbytes >> self.shift) + 1
@@ -94,7 +95,7 @@ class Shadow:
         self.part: dict[int, Part] = {}  # row -> lane coverage
         self.seg_lanes = [0] * nwarps  # lanes that accessed shared memory since the warp synchronised
         self.last: dict[int, int] = {}  # async agent -> clock of its newest operation
-        self.label: dict[int, tuple[str, list[int]]] = {}  # async agent -> what it is, and who issued it
+        self.label: dict[tuple[int, int], tuple[str, list[int]]] = {}  # epoch of an async op -> what, issued by whom
         self.loose: set[int] = (
             set()
         )  # async agents that write through the generic proxy: any fence that saw them covers them
@@ -109,7 +110,8 @@ class Shadow:
             self.vc, self.av, self.na = np.pad(self.vc, grow), np.pad(self.av, grow), 2 * self.na
         self.widen(past)
         op.agent, op.clock = a, self.last.get(a, 0) + 1
-        self.last[a], self.label[a] = op.clock, (op.what, op.warps)
+        self.last[a] = op.clock
+        self.label[a, op.clock] = op.what, op.warps
         (self.loose.add if op.generic else self.loose.discard)(a)
 
     def widen(self, past: Clocks) -> None:
@@ -229,32 +231,34 @@ class Shadow:
         k = 4 - self.shift
         return chunks if k == 0 else (chunks[:, None] << k | np.arange(1 << k)).reshape(-1)
 
-    def _name(self, agent: int, lane: int = COLLECTIVE) -> str:
+    def _name(self, agent: int, lane: int = COLLECTIVE, clock: int = 0) -> str:
+        """A warp, a thread of it, or an asynchronous op (the newest of its agent unless `clock` says which)."""
         if agent < self.nw:
             return self.role([agent], lane)
-        what, warps = self.label[agent]
+        what, warps = self.label[agent, clock or self.last[agent]]
         return f"a {what} of {self.role(warps)}" if warps else f"a {what}"
 
-    def where(self, g: np.ndarray) -> str:
-        """Granules in the words of the kernel."""
+    def where(self, g: np.ndarray, site: int = -1) -> str:
+        """Granules in the words of the kernel, as the statement `site` names them."""
         step = 1 << self.shift
-        return self.place(int(g.min()) * step, (int(g.max()) + 1) * step, g * step, step)
+        return self.place(int(g.min()) * step, (int(g.max()) + 1) * step, g * step, step, site)
 
     def _file(
-        self, kind: str, bad: np.ndarray, g: np.ndarray, who: Any, site: int, text: str, agents: Any, sites: Any,
-        lane: Any = COLLECTIVE, its_lane: Any = None,
+        self, kind: str, bad: np.ndarray, g: np.ndarray, who: Any, site: int, text: str, agents: Any, clocks: Any,
+        sites: Any, lane: Any = COLLECTIVE, its_lane: Any = None,
     ) -> None:  # fmt: skip
-        """Files what is `bad`. `text` has {me}, {it} and {place}; agents, sites and its_lane say who the other is."""
+        """Files what is `bad`. `text` has {me}, {it} and {place}; the other is the access at
+        agents(i), clocks(i), sites(i), its_lane(i)."""
         i = int(np.argmax(bad))
         my_lane = int(lane[i]) if isinstance(lane, np.ndarray) else lane
         me = self._name(int(who[i]) if isinstance(who, np.ndarray) else who, my_lane)
-        it = self._name(int(agents(i)), COLLECTIVE if its_lane is None else int(its_lane(i)))
+        it = self._name(int(agents(i)), COLLECTIVE if its_lane is None else int(its_lane(i)), int(clocks(i)))
         if me == it:
             it = "another lane of it" if int(agents(i)) < self.nw else f"another{it.removeprefix('a')}"
-        self.report(kind, text.format(me=me, it=it, place=self.where(g[bad])), site, int(sites(i)))
+        self.report(kind, text.format(me=me, it=it, place=self.where(g[bad], site)), site, int(sites(i)))
 
-    def _unwritten(self, g: np.ndarray, clocks: np.ndarray) -> str:
-        return self.where(g[clocks == 0])
+    def _unwritten(self, g: np.ndarray, clocks: np.ndarray, site: int) -> str:
+        return self.where(g[clocks == 0], site)
 
     def _covered(self, bad: np.ndarray, rows: Any, agents: np.ndarray, clocks: np.ndarray, lanes: np.ndarray) -> None:
         """Clears `bad` where a release by single lanes covers the access."""
@@ -303,6 +307,7 @@ class Shadow:
                 site,
                 f"{{me}} {'writes' if write else 'reads'} {{place}}, which {{it}} wrote, with no order between the two",
                 lambda i: wa[i],
+                lambda i: wc[i],
                 lambda i: self.w_site[g[i]],
                 lane,
                 lambda i: wl[i],
@@ -312,7 +317,9 @@ class Shadow:
             if not wc.all():
                 i = int(np.argmin(wc != 0))
                 who_reads = self._name(int(who[i]), int(lane[i]))
-                self.report("uninit", f"{who_reads} reads {self._unwritten(g, wc)}, which nobody has written", site)
+                self.report(
+                    "uninit", f"{who_reads} reads {self._unwritten(g, wc, site)}, which nobody has written", site
+                )
             several = (self.r_clock[g, who] > self.vc[rows, who]) & (self.r_lane[g, who] != lane)
             self.r_lane[g, who] = np.where(several, SEVERAL, lane)
             self._repeated(g, who, lane)
@@ -320,10 +327,8 @@ class Shadow:
             return
         if self.barrier[g].any():
             i = int(np.argmax(self.barrier[g]))
-            text = (
-                f"{self._name(int(who[i]), int(lane[i]))} writes data over a live mbarrier, {self.where(g[i : i + 1])}"
-            )
-            self.report("barrier-overwritten", text, site)
+            who_writes, bar = self._name(int(who[i]), int(lane[i])), self.mbarrier(int(g[i]) << self.shift)
+            self.report("barrier-overwritten", f"{who_writes} writes data over the live mbarrier {bar}", site)
         late = self.r_clock[g] > self.vc[rows]
         at = np.arange(len(g))
         late[at, who] &= ~((self.r_lane[g, who] == lane) & (lane >= 0))
@@ -360,7 +365,8 @@ class Shadow:
         reader[at[open_]] = lanes[open_]
         self._file(
             "race-rw", bad, g, who, site, "{me} writes {place}, which {it} reads, with no order between the two",
-            lambda i: first[i], lambda i: self.r_site[g[i], first[i]], lane, lambda i: reader[i],
+            lambda i: first[i], lambda i: self.r_clock[g[i], first[i]], lambda i: self.r_site[g[i], first[i]], lane,
+            lambda i: reader[i],
         )  # fmt: skip
 
     def touched(self, w: int, lanes: int) -> None:
@@ -376,7 +382,9 @@ class Shadow:
         own = (wa == op.agent) & (wc == op.clock)
         bad = (wc > past.vc[wa]) & ~own
         verb = "writes" if write else "reads"
-        writer = (lambda i: wa[i], lambda i: self.w_site[g[i]], COLLECTIVE, lambda i: self.w_lane[g[i]])
+        writer = (
+            lambda i: wa[i], lambda i: wc[i], lambda i: self.w_site[g[i]], COLLECTIVE, lambda i: self.w_lane[g[i]],
+        )  # fmt: skip
         if bad.any():
             self._covered(bad, past.part, wa, wc, self.w_lane[g])
         if bad.any():
@@ -389,7 +397,9 @@ class Shadow:
         if not write:
             if not wc.all():
                 self.report(
-                    "uninit", f"{self._name(op.agent)} reads {self._unwritten(g, wc)}, which nobody has written", site
+                    "uninit",
+                    f"{self._name(op.agent)} reads {self._unwritten(g, wc, site)}, which nobody has written",
+                    site,
                 )
             if mode is not None and (odd := (self.w_mode[g] >= 0) & (self.w_mode[g] != mode) & (wc > 0)).any():
                 swizzles = f"{_SWIZZLE[mode]}, which {{it}} wrote with {_SWIZZLE[int(self.w_mode[g][odd][0])]}"

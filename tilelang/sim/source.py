@@ -50,6 +50,7 @@ class Translation:
     launches: int
     params: list[str] = field(default_factory=list)
     views: list[tuple[int, int, str]] = field(default_factory=list)  # shared buffers: (first address, end, name)
+    named: dict[int, set[str]] = field(default_factory=dict)  # statement -> shared buffers that it names
 
 
 @dataclass
@@ -344,6 +345,7 @@ class _Translator(Expressions):
             len(launches),
             [p.name for p in self.func.params],
             self.views,
+            self.named,
         )
 
     def host(self) -> list[Launch]:

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 import tilelang
+from tilelang.sim.kinds import KINDS
 from tilelang.support.errors import CATALOGUE, UserError, catalogue
 
 __all__ = ["describe_error", "errors_page", "known_codes"]
@@ -38,14 +39,17 @@ def _load_all() -> None:
 
 
 def known_codes() -> list[str]:
-    """Every code of the catalogue."""
+    """Every code of the catalogue, and the kinds of the simulator's reports."""
     _load_all()
-    return sorted(CATALOGUE)
+    return [*sorted(CATALOGUE), *KINDS]
 
 
 def describe_error(code: str) -> str | None:
-    """What `code` means and what to write instead, or None for a code that does not exist."""
+    """What an error code, or a kind of report of the simulator, means and what to write instead; None for a code that
+    does not exist."""
     _load_all()
+    if kind := KINDS.get(code.lower()):
+        return f"{code.lower()}: {kind.meaning}\n\nThe simulator reports it (tilelang check).\n\nhelp: {kind.help}"
     entry = CATALOGUE.get(code)
     if entry is None:
         return None

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# An operand that plain code wrote is read by wgmma, without the proxy fence.
+from damage import without
+
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+    with T.Kernel(1, threads=128):
+        As = T.alloc_shared((64, 64), "float16")
+        Bs = T.alloc_shared((64, 64), "float16")
+        acc = T.alloc_fragment((64, 64), "float32")
+        for i, j in T.Parallel(64, 64):
+            As[i, j] = A[i, j] * T.float16(2.0)
+        T.copy(B, Bs)
+        T.gemm(As, Bs, acc, clear_accum=True)
+        T.copy(acc, C)
+
+
+def damage(device):
+    return without(device, "fence_proxy_async", 0)
