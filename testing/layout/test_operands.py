@@ -70,6 +70,14 @@ def test_mma_accumulator_is_the_next_a_operand_when_warps_split_rows():
         assert acc.canonical == hw.wgmma_accumulator(64, n).canonical
 
 
+def test_matrix_form_tells_rows_from_columns():
+    accumulator = hw.wgmma_accumulator(64, 32)
+    assert hw.matrix_form(accumulator) == "rows"
+    assert hw.matrix_form(accumulator.transpose()) == "columns"
+    assert hw.matrix_form(hw.wgmma_accumulator(64, 8)) is None  # four registers, a store takes eight
+    assert hw.matrix_form(hw.wgmma_a(64, 16, 16, 1, 2)) is None  # two warpgroups hold each element
+
+
 def test_matrix_lanes_are_derived_for_ldmatrix_and_stmatrix():
     lanes = np.arange(32)
     for frag, first, want in (

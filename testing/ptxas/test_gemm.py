@@ -40,3 +40,11 @@ def test_wgmmas_stay_whole(tile: tuple[int, int, int, int], options: str) -> Non
     device = lower(func, FEW, CompileOptions(**OPTIONS[options]))
     cubin = compile_cuda(lower_to_cuda(device, FEW).text, "sm_90a")
     assert [n.code for n in cubin.notes] == [] and cubin.spill_bytes == 0
+
+
+@pytest.mark.parametrize("rows", [8, 16, 64])
+def test_products_with_few_rows_are_whole_wgmmas(rows: int) -> None:
+    func = gemm_program(rows, 64, bk=128, threads=128, stages=4)
+    cubin = compile_cuda(text := lower_to_cuda(lower(func, FEW), FEW).text, "sm_90a")
+    assert [n.code for n in cubin.notes] == [] and cubin.spill_bytes == 0
+    assert f"wgmma.mma_async.sync.aligned.m64n{rows}k16" in text or rows == 64

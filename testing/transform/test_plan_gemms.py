@@ -75,13 +75,14 @@ def test_wgmma_splits(changes, plan):
 @pytest.mark.parametrize(
     "changes,inst,reason",
     [
-        (dict(a=(32, 64), c=(32, 128)), "mma", "M = 32 < 64"),
+        (dict(a=(32, 64), c=(32, 96)), "mma", "M = 32 < 64, and with operands swapped no warp partition of 96 x 32"),
+        (dict(a=(16, 64), c=(16, 128), a_reg=True), "mma", "with operands swapped A is not in shared memory"),
         (dict(threads=64), "mma", "no whole warpgroups"),
         (dict(b_reg=True), "mma", "B is not in shared memory"),
         (dict(a=(64, 128), a_reg=True, trans_a=True), "mma", "transposed in registers"),
         (dict(dtype="float8_e4m3fn"), "mma", "must have K contiguous"),
         (dict(dtype="bfloat16", acc="bfloat16"), "fma", "no type triple"),
-        (dict(a=(96, 64), c=(96, 128), threads=128), "mma", "no warp partition of 96 x 128"),
+        (dict(a=(96, 64), b=(64, 96), c=(96, 96), threads=128), "mma", "no warp partition of 96 x 96"),
         (dict(a=(128, 24), b=(24, 128)), "fma", "K = 24"),
         (dict(a=(16, 64), b=(64, 8), c=(16, 8), threads=96), "fma", "no valid warp partition of 16 x 8 over 3 warps"),
         (dict(dtype="float64", acc="float64"), "fma", "float64 x float64"),
@@ -91,6 +92,45 @@ def test_refusals_are_noted(changes, inst, reason):
     plan, notes = one(**changes)
     assert plan[0] == inst
     assert any(reason in n and n.startswith("line 4:") for n in notes), notes
+
+
+@pytest.mark.parametrize(
+    "changes,plan",
+    [
+        (dict(a=(16, 64), c=(16, 128)), ("wgmma", 2, 1)),
+        (dict(a=(8, 64), c=(8, 128), threads=128), ("wgmma", 1, 1)),
+        (dict(a=(24, 64), b=(64, 256), c=(24, 256)), ("wgmma", 2, 1)),
+        (dict(a=(64, 16), c=(16, 128), trans_a=True), ("wgmma", 2, 1)),
+        (dict(a=(96, 64), c=(96, 128), threads=128), ("wgmma", 1, 1)),
+        (dict(a=(16, 64), b=(128, 64), c=(16, 128), trans_b=True, dtype="float8_e4m3fn"), ("wgmma", 2, 1)),
+        (dict(a=(16, 64), b=(128, 64), c=(16, 128), trans_b=True, b_reg=True), ("wgmma", 2, 1)),
+    ],
+)
+def test_products_with_few_rows_swap_their_operands(changes, plan):
+    with Builder(changes.get("threads", 256)) as p:
+        A = p.shared("A", changes["a"], changes.get("dtype", "float16"))
+        B = (p.fragment if changes.get("b_reg") else p.shared)(
+            "B", changes.get("b", (64, 128)), changes.get("dtype", "float16")
+        )
+        p.gemm(A, B, p.fragment("C", changes["c"], "float32"), **{k: changes[k] for k in changes if "trans" in k})
+    (kernel,) = launches(plan_gemms(p.func, SM90))
+    (op,) = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) and op.name == "gemm"]
+    assert (op.attrs["inst"], op.attrs["warps_m"], op.attrs["warps_n"]) == plan
+    assert op.attrs["trans_c"] and op["a"].source.name == "B" and op["b"].source.name == "A"
+    assert op.attrs["trans_a"] != changes.get("trans_b", False)
+    assert op.attrs["trans_b"] != changes.get("trans_a", False)
+
+
+def test_all_gemms_of_a_kernel_swap_or_none():
+    """The second product takes the first one's result from registers, as no swapped product can."""
+    with Builder(128) as p:
+        Q, K, V = p.shared("Q", (16, 64)), p.shared("K", (64, 64)), p.shared("V", (64, 64))
+        S, P, O = p.fragment("S", (16, 64), "float32"), p.fragment("P", (16, 64)), p.fragment("O", (16, 64), "float32")
+        p.gemm(Q, K, S, trans_b=True)
+        p.gemm(P, V, O)
+    plans, notes = planned(p.func)
+    assert [inst for inst, _, _ in plans] == ["mma", "mma"]
+    assert any("into S" in n and "not every gemm of the kernel can run" in n for n in notes), notes
 
 
 def test_a_branch_on_the_thread_index_narrows_the_warps():

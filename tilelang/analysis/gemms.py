@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a gemm may run on: wgmma, mma.sync or scalar code, and how warps share its tile.
 
+wgmma has 64 rows or none. A product with fewer runs on it as its transpose: C^T = B^T A^T has the columns of C as rows,
+and N may be any multiple of 8.
+
 Every refusal is a reason text; `tilelang inspect` prints them. Limits come from `tilelang.target.operands`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelang.analysis.copies import bits_of
 from tilelang.ir.attrs import FRAGMENT, SHARED_SCOPES
 from tilelang.ir.stmts import const_int, dtype_of
-from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout.swizzle import best_swizzle
 from tilelang.target.arch import Arch
 from tilelang.target.operands import (
@@ -30,7 +33,19 @@ from tilelang.target.operands import (
     WGMMA_TYPES,
 )
 
-__all__ = ["GemmPlan", "GemmShape", "gemm_shape", "mma_plan", "plan_gemm", "tile_region", "wgmma_plan"]
+__all__ = [
+    "GemmPlan",
+    "GemmShape",
+    "gemm_shape",
+    "mma_plan",
+    "plan_gemm",
+    "swap_operands",
+    "tile_region",
+    "wgmma_plan",
+]
+
+
+_ALONE = "not every gemm of the kernel can run"
 
 
 @dataclass(frozen=True)
@@ -44,12 +59,16 @@ class GemmShape:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """The instruction and the split: warpgroups (wgmma) or warps (mma) along M and N, and why not something better."""
+    """The instruction and the split: warpgroups (wgmma) or warps (mma) along M and N, and why not something better.
+
+    `swapped`: the plan is that of `swap_operands` of the op.
+    """
 
     inst: str
     warps_m: int = 0
     warps_n: int = 0
     reasons: tuple[str, ...] = ()
+    swapped: bool = False
 
 
 def tile_region(region: Any) -> list[tuple[Any, int | None, int | None]]:
@@ -70,7 +89,7 @@ def gemm_shape(op: TileOp) -> GemmShape | str:
         if len(extents) < 2 or any(e != 1 for e in extents[:-2]):
             return f"{op[name].source.name} is no two-dimensional tile"
         got[name] = (int(extents[-2] or 0), int(extents[-1] or 0))
-    (m, n), a, b = got["c"], got["a"], got["b"]
+    (m, n), a, b = got["c"][::-1] if op.attrs["trans_c"] else got["c"], got["a"], got["b"]
     am, ak = a[::-1] if op.attrs["trans_a"] else a
     bk, bn = b[::-1] if op.attrs["trans_b"] else b
     if (am, bk, bn) != (m, ak, n):
@@ -78,14 +97,31 @@ def gemm_shape(op: TileOp) -> GemmShape | str:
     return GemmShape(m, n, ak)
 
 
-def plan_gemm(op: TileOp, threads: tuple[int, int], arch: Arch) -> GemmPlan | str:
-    """The fastest legal way to run `op` on threads [lo, hi), or why there is none (shape errors only)."""
+def swap_operands(op: TileOp) -> TileOp:
+    """The same product as C^T = B^T A^T."""
+    turned = {
+        "trans_a": not op.attrs["trans_b"],
+        "trans_b": not op.attrs["trans_a"],
+        "trans_c": not op.attrs["trans_c"],
+    }
+    attrs = {**op.attrs, **turned, "policy": "full_row"}
+    return TileOp.of(make_tile_op("gemm", {**op.operands, "a": op["b"], "b": op["a"]}, attrs, op.span))
+
+
+def plan_gemm(op: TileOp, threads: tuple[int, int], arch: Arch, swap: bool = True) -> GemmPlan | str:
+    """The fastest legal way to run `op` on threads [lo, hi), or why there is none (shape errors only). `swap`: its
+    operands may be swapped."""
     shape = gemm_shape(op)
     if isinstance(shape, str):
         return shape
     first = wgmma_plan(op, shape, threads, arch)
     if isinstance(first, GemmPlan):
         return first
+    if arch.wgmma:
+        turned = wgmma_plan(swap_operands(op), GemmShape(shape.n, shape.m, shape.k), threads, arch) if swap else _ALONE
+        if isinstance(turned, GemmPlan):
+            return replace(turned, swapped=True)
+        first = f"{first}, and with operands swapped {turned}"
     second = mma_plan(op, shape, threads, arch)
     if isinstance(second, GemmPlan):
         return GemmPlan(second.inst, second.warps_m, second.warps_n, (f"no wgmma: {first}",))

@@ -240,7 +240,7 @@ def _gemm_operands(p: Program) -> Iterator[str]:
         a, b, c = (_extents(op[k])[-2:] for k in "abc")
         m, ka = reversed(a) if op.attrs["trans_a"] else a
         kb, n = reversed(b) if op.attrs["trans_b"] else b
-        if _misfit([m, n, ka], [*c, kb]):
+        if _misfit([m, n, ka], [*(reversed(c) if op.attrs["trans_c"] else c), kb]):
             yield f"gemm of {a} and {b} into {c}: {s.place}"
         if dtype_of(op["clear"]) != "bool":
             yield f"gemm: clear is no bool: {s.place}"

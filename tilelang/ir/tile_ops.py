@@ -71,6 +71,7 @@ _ROWS = (
         {
             "trans_a": False,
             "trans_b": False,
+            "trans_c": False,  # fact of plan_gemms: operands are swapped, the op computes the transpose of c
             "policy": "square",  # square | full_row | full_col
             "inst": "",  # fact of plan_gemms: "" | wgmma | mma | fma
             "warps_m": 0,  # fact: warps (mma) or warpgroups (wgmma) along M
@@ -78,7 +79,7 @@ _ROWS = (
             "sync": True,  # fact of schedule_gemms: False = issued only, a wait_gemm retires it
             "explicit": False,  # T.wgmma_gemm: on wgmma or not at all, and the program waits for it
         },
-        "c = (clear ? 0 : c) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. "
+        "op(c) = (clear ? 0 : op(c)) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. "
         "Accumulates in c's dtype.",
     ),
     TileOpRow(

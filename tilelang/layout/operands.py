@@ -11,7 +11,7 @@ import numpy as np
 
 from tilelang.layout.digit_layout import FRAGMENT, DigitLayout
 from tilelang.layout.digits import Digit, NotStructured
-from tilelang.layout.table import Table
+from tilelang.layout.table import AnyLayout, Table
 from tilelang.target.operands import (
     ACCUMULATOR,
     MMA_M,
@@ -29,6 +29,7 @@ __all__ = [
     "a_atom",
     "accumulator_atom",
     "b_atom",
+    "matrix_form",
     "matrix_lanes",
     "mma_a",
     "mma_accumulator",
@@ -121,3 +122,24 @@ def matrix_lanes(fragment: DigitLayout, first: int, count: int = 4, bits: int = 
         raise NotStructured("registers do not form 8x8 matrices")
     table = {"d0": rows.T.reshape(-1, 1), "d1": cols.T.reshape(-1, 1)}
     return Table((8 * count,), ("d0", "d1"), table).structured()
+
+
+def matrix_form(fragment: AnyLayout, group: int = 8, bits: int = 16) -> str | None:
+    """How stmatrix can store a two-dimensional fragment, `group` elements of a thread at a time: "rows" where registers
+    form 8x8 matrices with rows along dimension 1, "columns" along dimension 0 (.trans), None where they form none."""
+    if not isinstance(fragment, DigitLayout) or len(fragment.shape) != 2 or fragment.replication != 1:
+        return None
+    count = fragment.span("reg")
+    if count % group:
+        return None
+    thread, reg = np.indices((1 + int(fragment.arrays["thread"].max()), count))
+    if not np.all(fragment.locate(thread=thread, reg=reg)[1]):
+        return None
+    for name, layout in (("rows", fragment), ("columns", fragment.transpose())):
+        try:
+            for first in range(0, count, group):
+                matrix_lanes(layout, first, group * bits // REG_BITS, bits)
+        except NotStructured:
+            continue
+        return name
+    return None

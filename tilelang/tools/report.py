@@ -193,7 +193,12 @@ def _ops(func: Any) -> Iterator[OpFact]:
             continue
         span = SourceSpan.of(op.span)
         regions = [_region(op[name]) for name in op.row.operands if hasattr(op[name], "region")]
-        what = f"{regions[0]} -> {regions[1]}" if op.name == "copy" else f"{regions[0]} @ {regions[1]} -> {regions[2]}"
+        if op.name == "copy":
+            what = f"{regions[0]} -> {regions[1]}"
+        elif op.attrs["trans_c"]:
+            what = f"{regions[1]} @ {regions[0]} -> {regions[2]}   (operands swapped: {regions[2]} is held transposed)"
+        else:
+            what = f"{regions[0]} @ {regions[1]} -> {regions[2]}"
         source = span.source_line().strip() if span is not None else ""
         yield OpFact(span.line if span is not None else 0, op.name, what, str(op.attrs[_INSTRUCTION[op.name]]), source)
 

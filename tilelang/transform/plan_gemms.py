@@ -3,17 +3,22 @@
 
 Before:  gemm(As, Bs, C)
 After:   gemm(As, Bs, C, inst=wgmma, warps_m=2, warps_n=1)        warps_* count warpgroups for wgmma, warps for mma
+         gemm(Bs, As, C, inst=wgmma, trans_c=True, ...)           where C has too few rows for wgmma, but columns enough
 
 Requires: level 1.
 Ensures:  `inst` (wgmma | mma | fma), `warps_m` and `warps_n` on every gemm; notes say why not something faster.
 Does not: lay out operands (infer_layouts).
+
+Operands are swapped in all gemms of a kernel that need it or in none: a transposed accumulator beside one of mma.sync
+would move through shared memory on its way from one to the other.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
-from tilelang.analysis.gemms import plan_gemm
+from tilelang.analysis.gemms import plan_gemm, swap_operands
 from tilelang.analysis.layouts.errors import TileCodeInDivergentCode
 from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.attrs import NOTES
@@ -50,8 +55,13 @@ def plan_gemms(func: Any, arch: Arch) -> Any:
     notes: list[str] = []
 
     def plan(kernel: Kernel) -> Kernel:
-        groups = ThreadGroups(kernel)
-        return kernel.with_body(_visit(kernel.body, groups, groups.whole, arch, notes))
+        planner = _Planner(ThreadGroups(kernel), arch, swap=True)
+        body = planner.visit(kernel.body, planner.groups.whole)
+        if planner.is_mixed:
+            planner = _Planner(ThreadGroups(kernel), arch, swap=False)
+            body = planner.visit(kernel.body, planner.groups.whole)
+        notes.extend(planner.notes)
+        return kernel.with_body(body)
 
     out = map_kernels(func, plan)
     if notes:
@@ -59,33 +69,51 @@ def plan_gemms(func: Any, arch: Arch) -> Any:
     return out
 
 
-def _visit(stmts: list[Any], groups: ThreadGroups, group: Group | None, arch: Arch, notes: list[str]) -> list[Any]:
-    out: list[Any] = []
-    for stmt in stmts:
-        op = TileOp.from_stmt(stmt)
-        if op is not None and op.name == "gemm":
-            threads = group.range if group is not None else None
-            if threads is None:
-                raise TileCodeInDivergentCode(span=op.span, what="T.gemm")
-            out.append(_plan_one(op, threads, arch, notes))
-            continue
-        inner = bodies(stmt)
-        if not inner:
-            out.append(stmt)
-            continue
-        parts = zip(inner, groups.inside(stmt, group), strict=True)
-        out.append(with_bodies(stmt, [_visit(b, groups, g, arch, notes) for b, g in parts]))
-        group = groups.after(stmt, group)
-    return out
+@dataclass
+class _Planner:
+    """Plans the gemms of one kernel. `swap`: operands may be swapped."""
 
+    groups: ThreadGroups
+    arch: Arch
+    swap: bool
+    notes: list[str] = field(default_factory=list)
+    swapped: set[Any] = field(default_factory=set)  # accumulators
+    others: set[Any] = field(default_factory=set)
+    slower: bool = False  # some gemm does not run on wgmma
 
-def _plan_one(op: Any, threads: tuple[int, int], arch: Arch, notes: list[str]) -> Any:
-    got = plan_gemm(op, threads, arch)
-    if isinstance(got, str):
-        raise GemmShapeMismatch(span=op.span, what=got)
-    if op.attrs["explicit"] and got.inst != "wgmma":
-        raise NoWgmma(span=op.span, why=got.reasons[0].removeprefix("no wgmma: "))
-    place = f"line {op.span.line}: " if op.span is not None else ""
-    notes += [f"{place}gemm into {op['c'].source.name} runs on {got.inst}; {reason}" for reason in got.reasons]
-    facts = {"inst": got.inst, "warps_m": got.warps_m, "warps_n": got.warps_n}
-    return make_tile_op("gemm", dict(op.operands), {**op.attrs, **facts}, op.span)
+    @property
+    def is_mixed(self) -> bool:
+        return bool(self.swapped) and (self.slower or bool(self.swapped & self.others))
+
+    def visit(self, stmts: list[Any], group: Group | None) -> list[Any]:
+        out: list[Any] = []
+        for stmt in stmts:
+            op = TileOp.from_stmt(stmt)
+            if op is not None and op.name == "gemm":
+                threads = group.range if group is not None else None
+                if threads is None:
+                    raise TileCodeInDivergentCode(span=op.span, what="T.gemm")
+                out.append(self.gemm(op, threads))
+                continue
+            inner = bodies(stmt)
+            if not inner:
+                out.append(stmt)
+                continue
+            parts = zip(inner, self.groups.inside(stmt, group), strict=True)
+            out.append(with_bodies(stmt, [self.visit(b, g) for b, g in parts]))
+            group = self.groups.after(stmt, group)
+        return out
+
+    def gemm(self, op: TileOp, threads: tuple[int, int]) -> Any:
+        got = plan_gemm(op, threads, self.arch, self.swap)
+        if isinstance(got, str):
+            raise GemmShapeMismatch(span=op.span, what=got)
+        if op.attrs["explicit"] and got.inst != "wgmma":
+            raise NoWgmma(span=op.span, why=got.reasons[0].removeprefix("no wgmma: "))
+        (self.swapped if got.swapped else self.others).add(op["c"].source)
+        self.slower |= got.inst != "wgmma"
+        place = f"line {op.span.line}: " if op.span is not None else ""
+        self.notes += [f"{place}gemm into {op['c'].source.name} runs on {got.inst}; {reason}" for reason in got.reasons]
+        op = swap_operands(op) if got.swapped else op
+        facts = {"inst": got.inst, "warps_m": got.warps_m, "warps_n": got.warps_n}
+        return make_tile_op("gemm", dict(op.operands), {**op.attrs, **facts}, op.span)

@@ -30,6 +30,7 @@ from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, rebuild, sh
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.layout import SharedTile
 from tilelang.layout import loads as load_layout
+from tilelang.layout.operands import matrix_form
 from tilelang.layout.swizzle import best_swizzle
 from tilelang.target.operands import TMA_BOX_MAX, WARPGROUP
 from tilelang.transform.group_barriers import MAX_WARPGROUPS
@@ -112,7 +113,7 @@ def _rows(pair: _Pair, layouts: dict[Any, str], kernel: Kernel) -> int | None:
     if text is None or rest or not 0 < groups <= MAX_WARPGROUPS or len(shape) != 2 or shape[0] % groups:
         return None
     rows, layout = shape[0] // groups, load_layout(text)
-    if rows > TMA_BOX_MAX or rows % 8 or getattr(layout, "replication", 1) != 1 or best_swizzle(shape[1], 16) < 32:
+    if rows > TMA_BOX_MAX or rows % 8 or matrix_form(layout) is None or best_swizzle(shape[1], 16) < 32:
         return None
     thread, reg = (np.asarray(layout.arrays[axis])[..., 0] for axis in ("thread", "reg"))
     for g in range(groups):

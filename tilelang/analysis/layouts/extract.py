@@ -40,6 +40,7 @@ from tilelang.analysis.layouts.program import (
     tiles_of,
 )
 from tilelang.analysis.thread_groups import Group, ThreadGroups
+from tilelang.analysis.views import base_of
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, LOOP_LAYOUT, PARALLEL, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, as_list, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -232,7 +233,7 @@ class _Reader:
                 shape = gemm_shape(op)
                 assert isinstance(shape, GemmShape), shape
                 split = (op.attrs["warps_m"], op.attrs["warps_n"])
-                trans = (op.attrs["trans_a"], op.attrs["trans_b"])
+                trans = (op.attrs["trans_a"], op.attrs["trans_b"], op.attrs["trans_c"])
                 mnk = (shape.m, shape.n, shape.k)
                 self.add(Gemm(*head, tile("a"), tile("b"), tile("c"), mnk, op.attrs["inst"], split, *trans))
 
@@ -249,7 +250,7 @@ class _Reader:
         self.raw(heads, stmt.span, threads)
 
     def view(self, stmt: Any) -> None:
-        base = next((v for v in collect(stmt.data, ir.Var) if is_buffer(v)), None)
+        base = base_of(stmt)
         dst = self.tile(stmt.buffer, stmt.span)
         src = self.tile(base, stmt.span) if base is not None else None
         if src is None or dst is None:

@@ -113,7 +113,7 @@ class RawUse(Op):
 
 @dataclass(frozen=True)
 class Gemm(Op):
-    """c (+)= op(a) op(b); `inst` is wgmma, mma or fma, the split counts warpgroups or warps."""
+    """op(c) (+)= op(a) op(b); `inst` is wgmma, mma or fma, the split counts warpgroups or warps."""
 
     a: Tile
     b: Tile
@@ -123,6 +123,7 @@ class Gemm(Op):
     split: tuple[int, int]
     trans_a: bool = False
     trans_b: bool = False
+    trans_c: bool = False  # wgmma alone
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,9 @@ def _placed(op: Gemm, tile: Tile, layout: DigitLayout) -> DigitLayout:
 
 def _wgmma(op: Gemm) -> list[Edge]:
     (m, n, k), (gm, gn), bits = op.shape, op.split, op.a.bits
-    acc = _placed(op, op.c, hw.wgmma_accumulator(m, n, gm, gn))
-    why = f"wgmma m64n{n // gn} accumulator"
+    fragment = hw.wgmma_accumulator(m, n, gm, gn)
+    acc = _placed(op, op.c, fragment.transpose() if op.trans_c else fragment)
+    why = f"{'transposed ' if op.trans_c else ''}wgmma m64n{n // gn} accumulator"
     out: list[Edge] = [Demand(op.c.name, (acc,), why, op.place, op.warps, op.key, "c", rmw=True)]
     if op.a.scope == "fragment":
         a = _placed(op, op.a, hw.wgmma_a(m, k, bits, gm, gn))

@@ -4,7 +4,8 @@
 Warpgroups split C by (warps_m, warps_n). A tile of A, B is a stack of swizzled boxes (layout/swizzle.py); offsets
 that keep the
 swizzle phase (whole 8-row groups, k steps inside a box row, whole boxes) move the descriptor by plain addition. A
-stays in registers when it is a fragment. `sync=False` leaves the group in flight for wait_gemm.
+stays in registers when it is a fragment. `sync=False` leaves the group in flight for wait_gemm. With `trans_c` the tile
+of c is N x M: its fragment is the transposed accumulator, register for register.
 
 Encodings: PTX ISA 9.7.15.5 (descriptors, strides by major-ness).
 """
@@ -56,6 +57,7 @@ def lower_gemm_wgmma(op: TileOp, ctx: LowerContext) -> list[Any]:
     """Statements of one gemm. Raises UnsupportedOperand when a region or layout has no descriptor form."""
     a, b, c = (op[x].source for x in "abc")
     (m, n), k = _extents(op["c"]), _extents(op["a"])[0 if op.attrs["trans_a"] else 1]
+    m, n = (n, m) if op.attrs["trans_c"] else (m, n)
     groups_m, groups_n = op.attrs["warps_m"], op.attrs["warps_n"]
     blocks, width = -(-m // (INSTRUCTION_M * groups_m)), n // groups_n
     group = tirx.Var("warpgroup", "int32")

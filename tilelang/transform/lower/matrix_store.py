@@ -2,8 +2,9 @@
 """copy(fragment, shared, via=stmatrix): four 8x8 matrices of 16-bit elements an instruction.
 
 Lane 8q + i of a warp points at row i of matrix q, which is what thread 4i of the warp holds in register q (PTX ISA
-9.7.14.5.16). The address is read off the fragment's own layout, so any layout whose registers form such matrices works;
-any other falls back to a plain loop over the registers.
+9.7.14.5.16); of a transposed matrix, what threads i / 2, i / 2 + 4, .. hold in half i % 2 of it. The address is read
+off the fragment's own layout, so any layout whose registers form such matrices works; any other falls back to a plain
+loop over the registers.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from tilelang.ir.attrs import LAYOUT, LOOP_ID
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import const_int, dtype_of, shape_of
 from tilelang.ir.tile_ops import TileOp
-from tilelang.layout import NotStructured, shared_tile_of
-from tilelang.layout.operands import matrix_lanes
+from tilelang.layout import shared_tile_of
+from tilelang.layout.operands import matrix_form
 from tilelang.transform.expand_elementwise import parallel_nest
 from tilelang.transform.lower.context import LowerContext
 from tilelang.transform.lower.parallel import lower_parallel
@@ -35,12 +36,12 @@ def lower_matrix_store(op: TileOp, ctx: LowerContext) -> list[Any]:
     """Statements of the copy; `op["src"]` is a whole fragment, `op["dst"]` a whole shared tile of the same shape."""
     src, dst = op["src"].source, op["dst"].source
     fragment, layout = ctx.layout(src), ctx.layout(dst)
-    count = fragment.span("reg")
-    if count % GROUP or not _is_matrices(fragment, count) or shared_tile_of(layout, bits_of(dst)) is None:
+    count, form = fragment.span("reg"), matrix_form(fragment, GROUP)
+    if form is None or shared_tile_of(layout, bits_of(dst)) is None:
         return [_loop(op, ctx)]
-    at = [_address(ctx.thread, first, fragment, layout) for first in range(0, count, GROUP)]
+    at = [_address(ctx.thread, first, fragment, layout, form) for first in range(0, count, GROUP)]
     every = np.arange(1 + int(fragment.arrays["thread"].max()))
-    known = [_address(every, first, fragment, layout) for first in range(0, count, GROUP)]
+    known = [_address(every, first, fragment, layout, form) for first in range(0, count, GROUP)]
     lane = tirx.Var("lane", "int32")
     out: list[Any] = [tirx.Bind(lane, at[0])]
     for n, first in enumerate(range(0, count, GROUP)):
@@ -48,7 +49,7 @@ def lower_matrix_store(op: TileOp, ctx: LowerContext) -> list[Any]:
         element = at[n] if change is None else lane ^ change if change else lane
         pointer = tirx.address_of(ctx.shared[dst][element])
         regs = tirx.address_of(ctx.registers[src][first])
-        out.append(device_op("stmatrix_x4", pointer, regs, span=op.span))
+        out.append(device_op("stmatrix_x4", pointer, regs, trans=form == "columns", span=op.span))
     return out
 
 
@@ -59,35 +60,25 @@ def constant_change(here: np.ndarray, there: np.ndarray) -> int | None:
     return int(change[0]) if len(change) == 1 else None
 
 
-def lane_element(thread: Any, first: int, fragment: Any) -> tuple[Any, Any]:
-    """(row, column) that `thread` (an expression or an array) points at when registers first.. are stored."""
+def lane_element(thread: Any, first: int, fragment: Any, form: str) -> tuple[Any, Any]:
+    """(row, column) that `thread` (an expression or an array) points at when registers first.. are stored, for the
+    `form` that `matrix_form` gave."""
     if isinstance(thread, np.ndarray):
-        lane, warp = thread % WARP, thread // WARP
-        holder, matrix = warp * WARP + lane % 8 * 4, lane // 8 * 2
+        mod, div, number = np.mod, np.floor_divide, int
     else:
-        lane, warp = (f(thread, tirx.const(WARP, "int32")) for f in (tirx.truncmod, tirx.truncdiv))
-        holder = warp * WARP + tirx.truncmod(lane, tirx.const(8, "int32")) * 4
-        matrix = tirx.truncdiv(lane, tirx.const(8, "int32")) * 2
-    (row, col), _ = fragment.locate(bounds=False, thread=holder, reg=matrix + first)
-    return row, col
+        mod, div, number = tirx.truncmod, tirx.truncdiv, lambda n: tirx.const(n, "int32")
+    lane, warp = mod(thread, number(WARP)), div(thread, number(WARP))
+    row, matrix = mod(lane, number(ROW)), div(lane, number(ROW)) * 2 + first
+    if form == "rows":
+        holder, reg = warp * WARP + row * 4, matrix
+    else:
+        holder, reg = warp * WARP + div(row, number(2)), matrix + mod(row, number(2))
+    element, _ = fragment.locate(bounds=False, thread=holder, reg=reg)
+    return element[0], element[1]
 
 
-def _address(thread: Any, first: int, fragment: Any, layout: Any) -> Any:
-    return layout.apply(*lane_element(thread, first, fragment))["addr"]
-
-
-def _is_matrices(fragment: Any, count: int) -> bool:
-    """Do the registers of every thread form whole 8x8 matrices with rows along the last dimension?"""
-    if getattr(fragment, "replication", 1) != 1:
-        return False
-    try:
-        for first in range(0, count, GROUP):
-            matrix_lanes(fragment, first)
-    except NotStructured:
-        return False
-    thread, reg = np.indices((1 + int(fragment.arrays["thread"].max()), count))
-    _, valid = fragment.locate(thread=thread, reg=reg)
-    return bool(np.all(valid))
+def _address(thread: Any, first: int, fragment: Any, layout: Any, form: str) -> Any:
+    return layout.apply(*lane_element(thread, first, fragment, form))["addr"]
 
 
 def _loop(op: TileOp, ctx: LowerContext) -> Any:

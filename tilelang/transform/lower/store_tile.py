@@ -23,6 +23,7 @@ from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, shape_of
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import shared_tile_of
+from tilelang.layout.operands import matrix_form
 from tilelang.target.operands import WARPGROUP
 from tilelang.transform.group_barriers import WARPGROUP_BARRIER
 from tilelang.transform.lower.bulk_copy import TensorMaps, rows_and_columns
@@ -48,6 +49,9 @@ class _Store:
         self.slots = int(op.attrs["slots"])
         self.stage = op["stage"].source
         self.rows, self.cols = shape_of(self.stage)[-2:]
+        form = matrix_form(ctx.layout(op["src"].source))
+        assert form is not None, "store_by_warpgroup takes matrices alone"
+        self.form = form
         chunks = shape_of(op["src"].source)[1] // self.cols
         group, lane = tirx.Var("warpgroup", "int32"), tirx.Var("lane", "int32")
         out: list[Any] = [
@@ -94,7 +98,7 @@ class _Store:
         """(row, column) that a thread of a warpgroup points at when registers reg.. are stored."""
         if not isinstance(thread, np.ndarray):
             thread = tirx.truncmod(thread, tirx.const(WARPGROUP, "int32"))
-        return lane_element(thread, reg, self.ctx.layout(self.op["src"].source))
+        return lane_element(thread, reg, self.ctx.layout(self.op["src"].source), self.form)
 
     def address(self, thread: Any, reg: int) -> Any:
         """Element of a slot that a thread points at."""
@@ -110,7 +114,7 @@ class _Store:
         at = self.address(self.ctx.thread, reg) if change is None else lane ^ change if change else lane
         pointer = tirx.address_of(self.ctx.shared[self.stage][base + at])
         regs = tirx.address_of(self.ctx.registers[self.op["src"].source][reg])
-        return device_op("stmatrix_x4", pointer, regs, span=self.op.span)
+        return device_op("stmatrix_x4", pointer, regs, trans=self.form == "columns", span=self.op.span)
 
     def store(self, base: Any, group: Any, chunk: int) -> Any:
         dst = self.op["dst"]
