@@ -114,9 +114,10 @@ def test_warp_groups_run_their_own_code():
 
 def test_functions_of_two_arguments_and_selections():
     @T.prim_func
-    def main(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "float16"), O: T.Tensor((6, 64), "float16")):
+    def main(A: T.Tensor((64,), "float16"), B: T.Tensor((64,), "float16"), O: T.Tensor((7, 64), "float16")):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(64):
+                O[6, i] = T.fmod(A[i], B[i])
                 O[0, i] = T.atan2(A[i], B[i])
                 O[1, i] = T.pow(T.abs(A[i]), B[i])
                 O[2, i] = T.copysign(A[i], B[i])
@@ -125,7 +126,7 @@ def test_functions_of_two_arguments_and_selections():
                 O[5, i] = T.if_then_else(A[i] > B[i], T.tanh(A[i]), T.log1p(T.abs(B[i])))
 
     a, b = numbers(64, "float16"), numbers(64, "float16")
-    o = np.zeros((6, 64), "float16")
+    o = np.zeros((7, 64), "float16")
     run(main, a, b, o)
     x, y = a.astype("float64"), b.astype("float64")
     import math
@@ -137,8 +138,27 @@ def test_functions_of_two_arguments_and_selections():
         np.clip(x, -0.5, 0.5),
         [math.erf(v) for v in x],
         np.where(x > y, np.tanh(x), np.log1p(np.abs(y))),
+        np.fmod(x, y),
     ]
     np.testing.assert_allclose(o.astype("float64"), want, rtol=2e-3, atol=1e-4)
+
+
+def test_questions_and_powers_of_narrow_floats():
+    @T.prim_func
+    def main(A: T.Tensor((4,), "bfloat16"), Q: T.Tensor((3, 4), "bool"), P: T.Tensor((4,), "bfloat16")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                Q[0, i] = T.isnan(A[i])
+                Q[1, i] = T.isinf(A[i])
+                Q[2, i] = T.isfinite(A[i])
+                P[i] = A[i] ** A[i]
+
+    a = np.array([2, np.nan, np.inf, 3], ml_dtypes.bfloat16)
+    q, p = np.zeros((3, 4), "bool"), np.zeros(4, ml_dtypes.bfloat16)
+    run(main, a, q, p)
+    x = a.astype("float32")
+    np.testing.assert_array_equal(q, [np.isnan(x), np.isinf(x), np.isfinite(x)])
+    np.testing.assert_array_equal(p.astype("float32"), x**x)
 
 
 def test_a_variable_may_be_scratch_of_an_iteration():

@@ -7,6 +7,7 @@ The areas are meant to be read: one file a part of the language, one small progr
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from witness import PROGRAMS, check
 
 def load() -> None:
     for path in sorted((Path(__file__).parent / "areas").glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"programs_{path.stem}", path)
+        name = f"programs_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
 
 
 load()

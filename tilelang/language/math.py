@@ -91,6 +91,8 @@ def _unary(
         expr = values.as_expr(x)
         if "float" not in dtype_of(expr) and name not in _KEEP_INTEGERS:
             expr = cast_to(expr, "float32")
+        if name in _QUESTIONS and dtype_of(expr) not in ("float16", "float32", "float64"):
+            expr = cast_to(expr, "float32")  # float32 has every value of the narrow types
         return device(expr)
 
     call.__name__ = call.__qualname__ = name
@@ -98,9 +100,8 @@ def _unary(
     return call
 
 
-_KEEP_INTEGERS = frozenset(
-    {"abs", "floor", "ceil", "round", "trunc", "nearbyint", "popcount", "isnan", "isinf", "isfinite"}
-)
+_QUESTIONS = frozenset({"isnan", "isinf", "isfinite"})
+_KEEP_INTEGERS = _QUESTIONS | {"abs", "floor", "ceil", "round", "trunc", "nearbyint", "popcount"}
 
 
 def _sigmoid(x: float) -> float:

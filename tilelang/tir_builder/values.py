@@ -241,7 +241,10 @@ def _power(a: Any, b: Any) -> Any:
         return result
     if not _is_float(dtype_of(a)):
         a = cast_to(a, "float32")
-    return tirx.power(a, cast_to(b, dtype_of(a)))
+    dtype = dtype_of(a)
+    if dtype.startswith(("bfloat", "float8")):  # TVM's power refuses them
+        return cast_to(tirx.power(cast_to(a, "float32"), cast_to(b, "float32")), dtype)
+    return tirx.power(a, cast_to(b, dtype))
 
 
 def compare(op: str, a: Any, b: Any) -> Any:

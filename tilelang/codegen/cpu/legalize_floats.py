@@ -189,10 +189,10 @@ class _Legalizer:
             return call if bits is None else tirx.address_of(bits)
         if dtype == "float16" and name in _MATH:  # LLVM's library has no half functions
             args = [tirx.Cast("float32", a) for a in call.args]
-            return tirx.Cast("float16", ir.Call(call.op, args, attrs=call.attrs, ret_ty=ir.PrimType("float32")))
+            return tirx.Cast("float16", _math_call(call, args, "float32"))
         if not self.narrow(dtype):
-            return call
-        value = ir.Call(call.op, list(call.args), attrs=call.attrs, ret_ty=ir.PrimType("float32"))
+            return _math_call(call, list(call.args), dtype) if name in _MATH else call
+        value = _math_call(call, list(call.args), "float32")
         return value if name in _EXACT_CALLS else self.round(value, dtype)
 
 
@@ -202,6 +202,13 @@ def _encode_reinterpreted(call: Any) -> Any:
         return call
     bits = encode(call.args[0], _dtype(call.args[0]))
     return bits if _dtype(bits) == _dtype(call) else tirx.reinterpret(_dtype(call), bits)
+
+
+def _math_call(call: Any, args: list[Any], dtype: str) -> Any:
+    """The call on other arguments; fmod, which TVM's llvm target does not know, is the C library's."""
+    if getattr(call.op, "name", "") == "tirx.fmod":
+        return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", *args)
+    return ir.Call(call.op, args, attrs=call.attrs, ret_ty=ir.PrimType(dtype))
 
 
 def _stored_bits(value: Any) -> Any | None:

@@ -43,7 +43,16 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
     sees reads of memory that the program never wrote. Raises CpuUnsupported and TileOpMisfit."""
     func = _unaligned(drop_empty(func))
     body = as_stmt(_lower_host(as_list(func.body), poison))
-    return legalize_floats(func.with_body(call_floor_divisions(body)))
+    return legalize_floats(func.with_body(_on_the_host(func, call_floor_divisions(body))))
+
+
+def _on_the_host(func: tirx.PrimFunc, body: Any) -> Any:
+    """The body with the device that TVM allocates memory on, where no tensor among the parameters says it."""
+    if any(walk.is_buffer(p) for p in func.params):
+        return body
+    for key, value in (("device_type", 1), ("device_id", 0)):
+        body = tirx.AttrStmt(ir.StringImm("default"), key, i32(value), body)
+    return body
 
 
 def _unaligned(func: tirx.PrimFunc) -> tirx.PrimFunc:
