@@ -15,16 +15,21 @@ from tvm import ir, tirx
 
 from tilelang.ir.stmts import walk_list
 
-__all__ = ["base_of", "bases", "viewed"]
+__all__ = ["base_of", "bases", "is_address", "viewed"]
 
 
 def base_of(stmt: Any) -> Any | None:
-    """The buffer whose memory a DeclBuffer gives another shape or type."""
-    if not isinstance(stmt, tirx.DeclBuffer) or stmt.data is None:
+    """The buffer whose memory a DeclBuffer gives another shape or type; None for memory at an address (an integer)."""
+    if not isinstance(stmt, tirx.DeclBuffer) or stmt.data is None or is_address(stmt.data):
         return None
     found: list[Any] = []
     tvm_ffi.structural_walk(stmt.data, (ir.Var, lambda v: found.append(v) if tirx.is_buffer_var(v) else None))
     return found[0] if found else None
+
+
+def is_address(data: Any) -> bool:
+    """Is it the pointer that T.make_tensor makes of an integer."""
+    return isinstance(data, ir.Call) and getattr(data.op, "name", "") == "tirx.reinterpret"
 
 
 def bases(stmts: Iterable[Any]) -> dict[Any, Any]:

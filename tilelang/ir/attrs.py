@@ -29,6 +29,7 @@ __all__ = [
     "PASS_CONFIGS",
     "PIPELINE_ORDER",
     "PIPELINE_STAGE",
+    "POINTERS",
     "PRELUDE",
     "REGISTERS",
     "REGISTER_SCOPES",
@@ -91,6 +92,7 @@ LAUNCH_FACTS = frozenset({REGISTERS, MIN_BLOCKS, CLUSTER_DIMS})  # right inside 
 COMPILE_FLAGS = "tl.compile_flags"  # list[str], flags of the user's for the CUDA compiler
 NUM_OUTPUTS = "tl.num_outputs"  # int, how many of the last parameters are T.empty tensors that are returned
 NUM_WORKSPACES = "tl.num_workspaces"  # int, how many parameters at the very end are T.alloc_global tensors
+POINTERS = "tl.pointers"  # list[str], names of int64 parameters that are addresses (T.ptr)
 PASS_CONFIGS = "tl.pass_configs"  # str, JSON object of pass configs
 TILES = "tl.tiles"  # str, JSON object: where the elements of each shared tile lie, for reports (see plan_arena)
 PRELUDE = "tl.prelude"  # str, CUDA text of the user's, in front of the kernels

@@ -23,7 +23,7 @@ class CpuExecutable:
 
     def __call__(self, *args: Any) -> None:
         self._checker.check(args)
-        self._module(*args)
+        self._module(*self._checker.addresses(args))
 
     @property
     def kernel_source(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx import decl_buffer, is_buffer_var
 
+from tilelang.ir.attrs import POINTERS
 from tilelang.ir.stmts import substitute
 from tilelang.runtime.signature import ScalarArg, Signature, Slot, TensorArg
 
@@ -130,10 +131,10 @@ def _dims(params: Sequence[Any], skip: tuple[int, ...]) -> Iterator[tuple[str, i
                 yield kind, i, dim, expr
 
 
-def _find_slots(params: Sequence[Any], outputs: tuple[int, ...]) -> SlotTable:
+def _find_slots(params: Sequence[Any], outputs: tuple[int, ...], pointers: frozenset[str]) -> SlotTable:
     table = SlotTable()
     for i, param in enumerate(params):
-        if not is_buffer_var(param) and str(param.ty.dtype).startswith(("int", "uint", "bool")):
+        if not is_buffer_var(param) and param.name not in pointers and str(param.ty.dtype).startswith(("int", "uint", "bool")):
             table.add(param, "scalar", i)
     for kind, i, dim, expr in _dims(params, outputs):
         if isinstance(expr, ir.Var) and expr not in table.numbers:
@@ -169,13 +170,14 @@ def signature_of(func: Any, outputs: tuple[int, ...] = ()) -> tuple[Signature, d
     """
     name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "main"
     params = list(func.params)
-    table = _find_slots(params, outputs)
+    pointers = frozenset(str(p) for p in (func.attrs or {}).get(POINTERS, []))
+    table = _find_slots(params, outputs, pointers)
     args: list[TensorArg | ScalarArg] = []
     for i, param in enumerate(params):
         if is_buffer_var(param):
             args.append(_tensor_arg(param, table.numbers))
         else:
-            args.append(ScalarArg(param.name, _dtype_of(param)))
+            args.append(ScalarArg(param.name, "handle" if param.name in pointers else _dtype_of(param)))
         if i in outputs and not (is_buffer_var(param) and len(param.ty.shape)):
             raise ValueError(f"{name}(): output '{param.name}' must be a tensor with at least one dimension")
     return Signature(name, tuple(args), tuple(table.slots), outputs), table.numbers

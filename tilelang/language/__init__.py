@@ -219,6 +219,7 @@ from tilelang.language.options import (
 )
 from tilelang.language.packed import abs2, add2, dp4a, fast_rcp, fma, fma2, fmul, max2, min2, mul2, sub2
 from tilelang.language.persistent import Persistent
+from tilelang.language.pointers import make_tensor, make_tensor_from_addr
 from tilelang.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from tilelang.language.rounding import (
     ieee_add,
@@ -293,7 +294,6 @@ _UNSUPPORTED = {
         ),
         _AUTOMATIC,
     ),
-    "make_tensor": "pass the tensor itself",
     "gemm_sp": "use T.gemm on the dense matrix",
     "im2col": "gather the columns in a T.Parallel loop",
 }  # fmt: skip
@@ -581,5 +581,7 @@ __all__ = [
     "min2",
     "mul2",
     "sub2",
+    "make_tensor",
+    "make_tensor_from_addr",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

@@ -97,7 +97,7 @@ class _TensorKind:
                     what=f"data={data} of a tensor", instead="give the data of a tensor: T.Tensor(shape, dtype, A.data)"
                 )
             return view(base, as_shape(shape), dtype)
-        return TensorSpec(as_shape(shape), as_dtype(dtype), None, scope or self.scope)
+        return TensorSpec(as_shape(shape), _element(dtype), None, scope or self.scope)
 
     def __getitem__(self, key: Any) -> TensorSpec:
         if not isinstance(key, tuple):
@@ -113,6 +113,12 @@ def _is_dtype(value: Any) -> bool:
     return not (is_integer(value) or isinstance(value, tuple | list | ir.Expr))
 
 
+def _element(dtype: Any) -> DType:
+    """The type of an element; addresses (T.ptr) are kept as int64."""
+    kind = as_dtype(dtype)
+    return DType("int64") if kind == "handle" else kind
+
+
 class _StridedTensorKind:
     """`T.StridedTensor(shape, strides, dtype)`: a tensor parameter with strides of its own, in elements."""
 
@@ -121,7 +127,7 @@ class _StridedTensorKind:
         shape, strides = as_shape(shape), as_shape(strides, "strides")
         if len(shape) != len(strides):
             raise errors.StrideRank(shape=shape, rank=len(shape), count=len(strides))
-        return TensorSpec(shape, as_dtype(dtype), strides, scope)
+        return TensorSpec(shape, _element(dtype), strides, scope)
 
     def __getitem__(self, key: Any) -> TensorSpec:
         return self(*key)

@@ -72,6 +72,13 @@ class ArgumentChecker:
                 self._check_extents(_Place(sig, i), spec, arg, slots)
         return slots
 
+    def addresses(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments with the addresses of tensors that are passed for raw pointers."""
+        return [
+            a.data_ptr() if isinstance(s, ScalarArg) and s.dtype == "handle" and hasattr(a, "data_ptr") else a
+            for s, a in zip(self.signature.args, args)
+        ]
+
     def check_inputs(self, args: Sequence[Any]) -> None:
         """Raises for the first input of a wrong kind, type, rank or device; outputs may be missing."""
         self._check_kinds(args, self.signature.inputs)
@@ -196,6 +203,8 @@ def _check_scalar(place: _Place, spec: ScalarArg, arg: Any) -> None:
         fits = isinstance(arg, (int, float)) and not isinstance(arg, bool)
     elif spec.dtype == "bool":
         fits = isinstance(arg, (bool, int))
+    elif spec.dtype == "handle":
+        fits = isinstance(arg, int) or hasattr(arg, "data_ptr")
     else:
         fits = isinstance(arg, int)
     if not fits and not _is_number_like(arg):

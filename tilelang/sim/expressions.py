@@ -353,7 +353,12 @@ class Expressions:
         return f"{verb}s(G, {self.address(buf, index)}, {value}{self.mask}, {place}, {vector}, {self.site})"
 
     def declare(self, buf: Any, data: Any) -> None:
-        """A buffer declared on the memory of another."""
+        """A buffer declared on the memory of another, or at an address."""
+        if getattr(getattr(data, "op", None), "name", "") == "tirx.reinterpret":
+            address = self.ex(data.args[0])[0]
+            shape, strides = (f"[{', '.join(self.ex(n)[0] for n in dims)}]" for dims in (buf.ty.shape, buf.ty.strides))
+            self.bind(buf, f"at_address(G, {self.site}, {address}, {shape}, {strides}, {self.dtype(buf.ty.dtype)}, {buf.name!r})", "u")
+            return
         base, kind = self.ex(data)
         offset = self.src(buf.ty.elem_offset) if getattr(buf.ty, "elem_offset", None) is not None else "0"
         scope, dtype = self.scope(buf), self.dtype(buf.ty.dtype)

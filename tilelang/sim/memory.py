@@ -7,6 +7,7 @@ masks. Only active threads are checked and accessed; inactive ones read 0.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,6 +72,20 @@ class GlobalTensor:
         for i, s in zip(index, self.strides, strict=True):
             total = total + i * s if s != 1 else total + i
         return total
+
+
+def at_address(
+    G: Gang, site: int, address: Any, shape: Sequence[Any], strides: Sequence[Any], dtype: np.dtype, name: str
+) -> GlobalTensor:
+    """The tensor at an address in the memory of this process, the same one for all threads of a block."""
+    found = np.unique(np.asarray(address))
+    if found.size != 1:
+        G.cta.trap("oob", f"{name} lies at {found.size} addresses at once; a block looks at one", site)
+    sizes = [int(np.unique(np.asarray(n))[0]) for n in shape]
+    steps = [int(np.unique(np.asarray(n))[0]) for n in strides] or dense(sizes)
+    span = sum((n - 1) * s for n, s in zip(sizes, steps, strict=True)) + 1 if all(sizes) else 0
+    memory = (ctypes.c_char * (span * dtype.itemsize)).from_address(int(found[0]))
+    return GlobalTensor(np.frombuffer(memory, np.uint8).view(dtype), sizes, steps, name)
 
 
 def dense(shape: Sequence[int]) -> list[int]:

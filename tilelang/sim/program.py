@@ -18,7 +18,7 @@ from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.costs import CostSheet
 from tilelang.sim.machine import POLICIES, Gang, Machine, Pointer, Policy, World
-from tilelang.sim.memory import GlobalTensor, dense, ldg, lds, stg, sts
+from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
 from tilelang.sim.register_views import local_view
 from tilelang.sim.registers import ldl, stl
@@ -92,7 +92,7 @@ _SCOPE: dict[str, Any] = {
     "trunc_div": trunc_div, "trunc_mod": trunc_mod, "reinterpret": reinterpret, "INTRINSICS": values.INTRINSICS,
     "TensorMap": TensorMap, "Pointer": Pointer, "own": _own, "scalar": _scalar, "offset": _offset, "tensor": _tensor,
     "expect": _expect, "expect_dense": _expect_dense, "ldg": ldg, "stg": stg, "lds": lds, "sts": sts, "ldl": ldl,
-    "stl": stl, "local_view": local_view, "print_lines": print_lines,
+    "stl": stl, "at_address": at_address, "local_view": local_view, "print_lines": print_lines,
 }  # fmt: skip
 
 

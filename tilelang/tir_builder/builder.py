@@ -70,6 +70,7 @@ class Builder:
         self.eager: Any = None  # EagerState of an eager trace
         self.open_parallel: Any = None  # the OpenLoop of the T.Parallel nest being traced
         self.reducers: list[Any] = []
+        self.declarations: list[tirx.Stmt] = []  # made outside of launches, for all of them
         self.vectors: list[Any] = []  # buffers of vector types, whose last dimension are the lanes
         self.safe_values: list[tuple[ir.Var, Any]] = []  # what reads outside of a tensor give
         self.parallel_vars: list[ir.Var] = []  # of the open T.Parallel nest, and bindings that depend on them
@@ -194,6 +195,13 @@ class Builder:
         count = len(index) if isinstance(index, tuple | list) else 1
         return count == len(buffer.ty.shape) - 1
 
+    def declare_in_launches(self, stmt: tirx.Stmt) -> None:
+        """Emit a declaration; one made outside of a launch holds in every launch that follows."""
+        if self.launch is None:
+            self.declarations.append(stmt)
+        else:
+            self.emit(stmt)
+
     def alloc_var(self, name: str, dtype: str, scope: str = attrs.VAR) -> Any:
         """Allocate a scalar variable and return the expression that reads it."""
         cell = tirx.BufferLoad(self.alloc(name, (1,), dtype, scope), [tirx.const(0, "int32")])
@@ -213,6 +221,8 @@ class Builder:
     def push(self, kind: str, frame: Frame | None = None) -> Frame:
         """Open a frame at the current place, a new one unless it is given."""
         frame = frame or Frame(kind, self.span)
+        if kind == "kernel":
+            frame.stmts += self.declarations
         self.frames.append(frame)
         return frame
 

@@ -85,8 +85,9 @@ def make_param(builder: Builder, name: str, annotation: Any) -> Any:
             raise
         raise errors.MissingAnnotation(name=name) from None
     builder.unique(name)
-    if dtype == "handle":
-        return tirx.Var(name, ir.PointerType(ir.PrimType("void")))
+    if dtype == "handle":  # an address: an integer that T.make_tensor makes a tensor of
+        builder.func_attrs[attrs.POINTERS] = [*builder.func_attrs.get(attrs.POINTERS, []), name]
+        return tirx.Var(name, "int64")
     return tirx.Var(name, str(dtype))
 
 

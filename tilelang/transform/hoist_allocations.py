@@ -7,7 +7,8 @@ After:   V = view(A, (64, 8)); launch: S = alloc_shared(..); for k: ..
 Requires: level 1; unique buffer names.
 Ensures:  later passes find every tile and barrier in one list. Contents are undefined at an allocation, so moving it
           changes no value. A view of a tensor is a tensor of its own for the host, which makes tensor maps of it.
-Does not: move per-thread arrays, whose scope may be one iteration of a parallel loop.
+Does not: move per-thread arrays, whose scope may be one iteration of a parallel loop, nor tensors at addresses that
+          the kernel reads or computes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tilelang.analysis.views import base_of
 from tilelang.ir.attrs import BARRIER_SCOPE, FRAGMENT, GLOBAL, SHARED_SCOPES
 from tilelang.ir.stmts import Kernel, as_list, as_stmt, map_kernels, rebuild
 
@@ -36,7 +38,7 @@ def _hoist(kernel: Kernel, views: list[Any]) -> Kernel:
         if isinstance(stmt, tirx.AllocBuffer) and _is_tile(stmt.buffer):
             found.append(stmt)
             return None
-        if isinstance(stmt, tirx.DeclBuffer) and stmt.buffer.ty.storage_scope == GLOBAL:
+        if isinstance(stmt, tirx.DeclBuffer) and stmt.buffer.ty.storage_scope == GLOBAL and base_of(stmt) is not None:
             views.append(stmt)
             return None
         return stmt
