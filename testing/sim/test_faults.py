@@ -285,6 +285,93 @@ def test_setmaxnreg_budget() -> None:
     assert run(half, threads=128).kinds == {"divergence"}
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_registers_are_taken_when_others_have_given_them_back(policy: str, late: bool) -> None:
+    """Two warpgroups start with 255 registers or less a thread; one asks for more than its half of four."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        bar = Arena(64).view("bar", (1,), "uint64", 8)
+        with when(tx == 0):
+            dev("mbar_init", at(bar, 0), 1)
+        dev("sync_threads")
+        with T.If(tx < 128):
+            with T.Then():
+                if late:  # gives back only behind a wait for those who ask
+                    dev("mbar_wait", at(bar, 0), 0)
+                dev("setmaxnreg_dec", regs=24)
+                if not late:
+                    dev("mbar_wait", at(bar, 0), 0)
+            with T.Else():
+                with when(tx < 256):
+                    dev("setmaxnreg_inc", regs=200)
+                    with when(tx == 128):
+                        dev("mbar_arrive", at(bar, 0))
+
+    result = run(body, threads=512, policy=policy)
+    assert result.kinds == ({"deadlock"} if late else set())
+    if late:
+        assert "registers more than the 0 given back" in str(result)
+
+
+@pytest.mark.parametrize("fault", ["", "no barrier", "fence behind the barrier"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_warp_of_a_wgmma_must_know_what_it_reads(policy: str, fault: str) -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(2048).view("S", (1024,), "bfloat16", 2)
+        acc = local("acc", 4)
+        for i in range(8):
+            T.buffer_store(s, tirx.const(1, "bfloat16"), [i * 128 + tx])
+        if fault != "fence behind the barrier":
+            dev("fence_proxy_async")
+        if fault != "no barrier":
+            dev("sync_threads")
+        if fault == "fence behind the barrier":
+            dev("fence_proxy_async")
+        desc = T.bind(dev("wgmma_desc", at(s, 0), 128, 256, swizzle=0))
+        dev("wgmma_fence")
+        dev("wgmma_ss", acc.data, desc, desc, n=8, mode="init")
+        dev("wgmma_commit")
+        dev("wgmma_wait", acc.data, pending=0, regs="f4")
+        T.buffer_store(B, acc[0], [tx])
+
+    want = {"": set(), "no barrier": {"race-wr"}, "fence behind the barrier": {"proxy-fence"}}[fault]
+    assert run(body, threads=128, policy=policy).kinds == want
+
+
+def early_announcement(tx: Any, bx: Any, A: Any, B: Any) -> None:
+    """Announces the second load of a slot when a product that does not need the first one is done."""
+    arena = Arena(4096)
+    s = arena.view("S", (1024,), "bfloat16", 2)
+    slot, full = arena.view("slot", (256,), "float32", 4), arena.view("full", (1,), "uint64", 8)
+    acc = local("acc", 4)
+    for i in range(8):
+        T.buffer_store(s, tirx.const(0, "bfloat16"), [i * 128 + tx])
+    with when(tx == 0):
+        dev("mbar_init", at(full, 0), 1)
+        dev("fence_mbar_init")
+    dev("fence_proxy_async")
+    dev("sync_threads")
+    with when(tx == 0):
+        dev("mbar_expect_tx", at(full, 0), 1024)
+        dev("bulk_load", at(slot, 0), at(A, 0), 1024, at(full, 0))
+    desc = T.bind(dev("wgmma_desc", at(s, 0), 128, 256, swizzle=0))
+    dev("wgmma_fence")
+    dev("wgmma_ss", acc.data, desc, desc, n=8, mode="init")
+    dev("wgmma_commit")
+    dev("wgmma_wait", acc.data, pending=0, regs="f4")
+    with when(tx == 0):
+        dev("mbar_expect_tx", at(full, 0), 1024)
+        dev("mbar_wait", at(full, 0), 0)
+        dev("bulk_load", at(slot, 0), at(A, 0), 1024, at(full, 0))
+        dev("mbar_wait", at(full, 0), 1)
+
+
+def test_copies_may_take_longer_than_products() -> None:
+    assert run(early_announcement, threads=128, policy="rr").kinds == set()
+    assert "arrive-count" in run(early_announcement, threads=128, policy="slow-copies").kinds
+
+
 def test_divergent_wgmma() -> None:
     def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
         s = Arena(16384).view("S", (8192,), "bfloat16", 2)

@@ -14,8 +14,21 @@ from tilelang.sim.costs import CostSheet
 from tilelang.sim.report import Refine, Trap, Wait
 from tilelang.sim.shadow import WARP, Clocks, Shadow, join
 
-__all__ = ["BASE", "POLICIES", "AsyncOp", "Gang", "Local", "Machine", "Mbarrier", "Pointer", "Policy", "World"]
+__all__ = [
+    "BASE",
+    "POLICIES",
+    "REGISTER_FILE",
+    "AsyncOp",
+    "Gang",
+    "Local",
+    "Machine",
+    "Mbarrier",
+    "Pointer",
+    "Policy",
+    "World",
+]
 
+REGISTER_FILE = 65536  # 32-bit registers of an SM (sm_90, CUDA C programming guide, table of compute capabilities)
 BASE = 1024  # shared address of the first allocation: nothing may touch the red zone below
 
 
@@ -24,15 +37,16 @@ class Policy:
     """How concurrency is resolved.
 
     `order`: which ready gang runs (rr | first | last | random). `asyncs`: when asynchronous work completes (eager = at
-    issue, late = when nobody else can run, lifo = late and newest first, random). `poison`: destinations are
-    destroyed at issue, so that early readers see NaN. `preempt`: gangs are also switched between operations that do
-    not block.
+    issue, late = when nobody else can run, lifo = late and newest first, random). `prompt`: kinds of it that complete
+    at issue all the same. `poison`: destinations are destroyed at issue, so that early readers see NaN. `preempt`:
+    gangs are also switched between operations that do not block.
     """
 
     order: str = "rr"
     asyncs: str = "late"
     poison: bool = False
     preempt: bool = False
+    prompt: tuple[str, ...] = ()
 
 
 POLICIES = {
@@ -44,6 +58,9 @@ POLICIES = {
     # One role far ahead of asynchronous work that is no obstacle: what waits for too much hangs.
     "eager-first": Policy("first", "eager", preempt=True),
     "eager-last": Policy("last", "eager", preempt=True),
+    # One unit is slow, all others are quick.
+    "slow-copies": Policy("rr", "late", poison=True, prompt=("wgmma",)),
+    "slow-products": Policy("rr", "late", poison=True, prompt=("TMA load", "bulk load", "cp.async")),
 }
 
 
@@ -197,6 +214,9 @@ class Machine:
         self.bars: dict[int, Mbarrier] = {}
         self.named: dict[Any, dict[str, Any]] = {}
         self.registers: dict[int, list[int]] = {}  # warp -> budgets it asked for
+        share = REGISTER_FILE // (-(-self.nw // 4) * 4 * WARP) // 8 * 8  # of a thread, when the block starts
+        self.held = dict.fromkeys(range(self.warps_per_block * len(blocks)), share)  # warp -> registers of a thread
+        self.free_registers = [0] * len(blocks)  # that warps of a block gave back
         self.budget_site = -1  # the last that raised one
         self.pending, self.undo = world.pending, world.undo
         self.groups: dict[tuple[str, int], list[Any]] = {}  # (kind, owner) -> [ops not waited for, groups committed]
@@ -247,7 +267,7 @@ class Machine:
 
     def submit(self, op: AsyncOp) -> None:
         op.queue.append(op)
-        if self.policy.asyncs == "eager":
+        if self.policy.asyncs == "eager" or (op.what in self.policy.prompt and op.queue[0] is op):
             op.complete()
         else:
             self.pending.append(op)

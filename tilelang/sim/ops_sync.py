@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.sim.machine import Gang, Mbarrier
+from tilelang.sim.machine import REGISTER_FILE, Gang, Mbarrier
 from tilelang.sim.report import Wait
 from tilelang.sim.shadow import WARP, Clocks, join
 from tilelang.sim.table import meaning
@@ -302,6 +302,17 @@ def nothing(G: Gang, m: np.ndarray, site: int) -> None:
 def setmaxnreg(G: Gang, m: np.ndarray, site: int, regs: int) -> Any:
     """A warp that asks for more registers waits until others of its block have given enough back."""
     G.converged(m, site, "setmaxnreg")
-    for w in G.active(m):
-        G.cta.registers.setdefault(w, []).append(regs)
-    G.cta.budget_site = site
+    cta, warps = G.cta, G.active(m)
+    for w in warps:
+        cta.registers.setdefault(w, []).append(regs)
+    cta.budget_site = site
+    more = sum(regs - cta.held[w] for w in warps) * WARP
+
+    def granted() -> bool:
+        asked = sum(budgets[-1] for budgets in cta.registers.values()) * WARP
+        return more <= cta.free_registers[G.rank] or asked > REGISTER_FILE * len(cta.blocks)  # reported as such at exit
+
+    while more > 0 and not granted():
+        yield Wait(granted, lambda: f"{more} registers more than the {cta.free_registers[G.rank]} given back", site)
+    cta.free_registers[G.rank] -= more
+    cta.held.update(dict.fromkeys(warps, regs))

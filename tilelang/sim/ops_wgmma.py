@@ -2,7 +2,9 @@
 """Meanings of the rows on warpgroup matrix multiply.
 
 Each warp brings its quarter of a wgmma; the operation is issued when all four have come, so the warps of a warpgroup
-may sit in different gangs. It fires in order per warpgroup and reads shared memory and A registers *when it fires*.
+may sit in different gangs. Nobody promises that a quarter waits for the others before it reads shared memory: what it
+reads must have happened before each of them. The operation fires in order per warpgroup, reads shared memory and A
+registers *when it fires*, and is complete for all four warps at once.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tilelang.sim.machine import AsyncOp, Gang, Local, Pointer
 from tilelang.sim.ops_tma import open_group, wait_groups
 from tilelang.sim.registers import check_written, register_slice, view_rows
 from tilelang.sim.report import Trap
-from tilelang.sim.shadow import WARP, Clocks, join
+from tilelang.sim.shadow import WARP, common
 from tilelang.sim.table import meaning
 from tilelang.sim.tensormap import swizzle
 from tilelang.sim.values import np_dtype
@@ -137,7 +139,7 @@ def wgmma(
         check_written(G, *result, site)
     result[0].mark(result[1])
     warps = G.active(m)
-    past, latest = G.sh.release_all(warps), None
+    latest = None
     for w in warps:
         i = G.warp_list.index(w) * WARP
         core = G.cta.tensor.setdefault(w // 4, TensorCore())
@@ -149,7 +151,7 @@ def wgmma(
             G.report(
                 "wgmma-desc", f"the four {G.cta.role(op.warps)} issue wgmmas with different operands", site, op.site
             )
-        op.parts[w] = result, source, slice(i, i + WARP), past
+        op.parts[w] = result, source, slice(i, i + WARP), G.sh.release(w)
         open_group(G, "wgmma", w, op)
         if op is not latest:  # once for the warps of this gang
             latest = op
@@ -173,10 +175,7 @@ def _issue(G: Gang, site: int, op: AsyncOp, w: int, shape: Any, tnsp: tuple[bool
     if G.cta.costs is not None:
         G.cta.costs.issue(site, f"wgmma m64n{n}k{k}")
     warps = sorted(op.parts)
-    pasts = list({id(op.parts[x][3]): op.parts[x][3] for x in warps}.values())
-    past = Clocks(pasts[0].vc, pasts[0].av, pasts[0].part)
-    for x in pasts[1:]:
-        past = join(past, x)
+    past = common([op.parts[x][3] for x in warps])
     mate = next((p for p in G.cta.group("wgmma", w)[0] if p.group == op.group and p.agent >= 0), None)
     if mate is None:
         G.sh.new_agent(op, past)

@@ -17,7 +17,7 @@ from tilelang.analysis.roles import Arrival, Roles
 from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.costs import CostSheet
-from tilelang.sim.machine import POLICIES, Gang, Machine, Pointer, Policy, World
+from tilelang.sim.machine import POLICIES, REGISTER_FILE, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
 from tilelang.sim.register_views import local_view
@@ -36,7 +36,6 @@ _OPS = (ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmm
 MAX_SHARED_BYTES = 232448  # sm_90, CUDA C programming guide, table of compute capabilities
 MAX_TOGETHER = 512  # warps that are simulated at the same time for a barrier of the grid
 MAX_POLLS = 20000  # rounds in which every gang only spins before this counts as a livelock
-REGISTER_FILE = 65536  # 32-bit registers of an SM, same table
 
 
 def _own(x: Any) -> Any:

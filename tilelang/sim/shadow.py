@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALL_LANES", "WARP", "Clocks", "Shadow", "join"]
+__all__ = ["ALL_LANES", "WARP", "Clocks", "Shadow", "common", "join"]
 
 WARP = 32
 SEVERAL = -2  # lane of a granule that several lanes of a warp have read
@@ -62,6 +62,17 @@ def join(a: Clocks, b: Clocks) -> Clocks:
     _merge_part(part, a.part)
     _merge_part(part, b.part)
     return Clocks(_pointwise(a.vc, b.vc), _pointwise(a.av, b.av), part)
+
+
+def common(pasts: list[Clocks]) -> Clocks:
+    """What all of these pasts have in common."""
+    size = min(x.vc.size for x in pasts)
+    part: Part = {}
+    for w in set.intersection(*(set(x.part) for x in pasts)):
+        masks = set.intersection(*(set(x.part[w]) for x in pasts))
+        part[w] = {mask: min(x.part[w][mask] for x in pasts) for mask in masks}
+    vc, av = (np.min([v[:size] for v in vs], axis=0) for vs in ([x.vc for x in pasts], [x.av for x in pasts]))
+    return Clocks(vc, av, part)
 
 
 class Shadow:
