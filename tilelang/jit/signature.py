@@ -107,10 +107,14 @@ def named_handles(func: Any) -> Any:
 
 
 def normalize_out_idx(out_idx: int | Sequence[int] | None, count: int) -> tuple[int, ...]:
-    """Positions of outputs, negative ones counted from the end. Raises `ValueError` for a bad or repeated position."""
+    """Positions of outputs, negative ones counted from the end. Raises `ValueError` for a bad or repeated position,
+    `TypeError` for what is no position.
+    """
     if out_idx is None:
         return ()
-    given = [out_idx] if isinstance(out_idx, int) else list(out_idx)
+    given = list(out_idx) if isinstance(out_idx, list | tuple) else [out_idx]
+    if not all(isinstance(i, int) and not isinstance(i, bool) for i in given):
+        raise TypeError(f"out_idx is an int or a list of ints, got {out_idx!r}")
     positions = []
     for index in given:
         if not -count <= index < count:
@@ -134,7 +138,11 @@ def _dims(params: Sequence[Any], skip: tuple[int, ...]) -> Iterator[tuple[str, i
 def _find_slots(params: Sequence[Any], outputs: tuple[int, ...], pointers: frozenset[str]) -> SlotTable:
     table = SlotTable()
     for i, param in enumerate(params):
-        if not is_buffer_var(param) and param.name not in pointers and str(param.ty.dtype).startswith(("int", "uint", "bool")):
+        if (
+            not is_buffer_var(param)
+            and param.name not in pointers
+            and str(param.ty.dtype).startswith(("int", "uint", "bool"))
+        ):
             table.add(param, "scalar", i)
     for kind, i, dim, expr in _dims(params, outputs):
         if isinstance(expr, ir.Var) and expr not in table.numbers:

@@ -355,9 +355,9 @@ class Expressions:
     def declare(self, buf: Any, data: Any) -> None:
         """A buffer declared on the memory of another, or at an address."""
         if getattr(getattr(data, "op", None), "name", "") == "tirx.reinterpret":
-            address = self.ex(data.args[0])[0]
             shape, strides = (f"[{', '.join(self.ex(n)[0] for n in dims)}]" for dims in (buf.ty.shape, buf.ty.strides))
-            self.bind(buf, f"at_address(G, {self.site}, {address}, {shape}, {strides}, {self.dtype(buf.ty.dtype)}, {buf.name!r})", "u")
+            what = f"{shape}, {strides}, {self.dtype(buf.ty.dtype)}, {buf.name!r}"
+            self.bind(buf, f"at_address(G, {self.site}, {self.ex(data.args[0])[0]}, {what})", "u")
             return
         base, kind = self.ex(data)
         offset = self.src(buf.ty.elem_offset) if getattr(buf.ty, "elem_offset", None) is not None else "0"
