@@ -18,7 +18,7 @@ from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["by_hand", "device_ops_in", "user_barrier_ids", "user_barriers"]
 
-_OPS = frozenset({"async_copy", "tma_copy_in", "tma_copy_out", "wait_gemm"})
+_OPS = frozenset({"async_copy", "tma_copy_cluster", "tma_copy_in", "tma_copy_out", "wait_gemm"})
 _REGISTERS = frozenset({"setmaxnreg_dec", "setmaxnreg_inc"})
 
 

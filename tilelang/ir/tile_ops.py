@@ -177,8 +177,15 @@ _ROWS = (
     TileOpRow(
         "tma_copy_in",
         {"src": _R, "dst": _W, "barrier": _V},
-        {"eviction_policy": "", "leader_scope": 0},
-        "one thread (of every `leader_scope`, 0 = of all) announces the bytes to `barrier` and starts the transfer",
+        {"eviction_policy": "", "leader_scope": 0, "mask": 0},
+        "one thread (of every `leader_scope`, 0 = of all) announces the bytes to `barrier` and starts the transfer. Of "
+        "the blocks in `mask` (bits by rank in the cluster; 0: none) the first loads the tile into all of them",
+    ),
+    TileOpRow(
+        "tma_copy_cluster",
+        {"src": _R, "dst": _W, "barrier": _V, "block": _V},
+        {},
+        "one thread sends src to the place of dst in block `block` of the cluster; completes on its `barrier`",
     ),
     TileOpRow(
         "tma_copy_out",

@@ -56,6 +56,7 @@ from tilelang.language.bindings import (
     sync_global,
     thread_binding,
 )
+from tilelang.language.clusters import alloc_cluster_barrier, copy_cluster
 from tilelang.language.control import (
     WarpSpecialize,
     assume,
@@ -290,7 +291,7 @@ _AUTOMATIC = "write a T.Pipelined loop with T.copy and T.gemm; the compiler plac
 _UNSUPPORTED = {
     **dict.fromkeys(
         (
-            "alloc_cluster_barrier", "alloc_descriptor", "copy_cluster",
+            "alloc_descriptor",
         ),
         _AUTOMATIC,
     ),
@@ -583,5 +584,7 @@ __all__ = [
     "sub2",
     "make_tensor",
     "make_tensor_from_addr",
+    "alloc_cluster_barrier",
+    "copy_cluster",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

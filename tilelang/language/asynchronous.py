@@ -53,12 +53,15 @@ def tma_copy(
     From a tensor to shared memory: one thread announces the bytes to `barrier` and starts; it does not arrive. From
     shared memory to a tensor: one thread starts and commits; wait with T.tma_store_wait. The thread is the first of
     those that execute it, or of every `leader_scope_threads` of them.
+
+    With `cluster_mask` (bit i: block i of the cluster) the first block of the mask loads the tile into all of them, at
+    the same place; each of them announces the bytes to its own barrier. Blocks outside of the mask load for themselves.
     """
     current_launch("tma_copy")
     builder = Builder.current("tma_copy")
-    if cluster_mask is not None:
-        raise errors.NotSupported(
-            what="cluster_mask in T.tma_copy", instead="let each block load its own tile", arg="cluster_mask"
+    if cluster_mask is not None and (static_int(cluster_mask) or 0) < 1:
+        raise errors.BadPositive(
+            what="cluster_mask", required="a positive number, one bit a block", value=cluster_mask, arg="cluster_mask"
         )
     scope = leader_scope_threads or 0
     if scope and (scope < 0 or scope % _WARP):
@@ -74,6 +77,7 @@ def tma_copy(
     options = {"eviction_policy": policy, "leader_scope": scope}
     if scopes[0] == attrs.GLOBAL and scopes[1] in attrs.SHARED_SCOPES:
         target = barrier_element(barrier, "tma_copy")
+        options["mask"] = int(cluster_mask or 0)
         builder.tile_op("tma_copy_in", {"src": a, "dst": b, "barrier": target}, options)
     elif scopes[0] in attrs.SHARED_SCOPES and scopes[1] == attrs.GLOBAL:
         builder.tile_op("tma_copy_out", {"src": a, "dst": b}, options)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tilelang.ir.attrs import ARRIVE_COUNTS
+from tilelang.ir.attrs import ARRIVE_COUNTS, CLUSTER_DIMS
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import Kernel, as_stmt, map_kernels, rebuild, walk_list
 
@@ -39,8 +39,7 @@ def _init(kernel: Kernel) -> Kernel:
         for k, count in enumerate(alloc.annotations[ARRIVE_COUNTS])
     ]
     first = tirx.EQ(kernel.linear_thread(), tirx.const(0, "int32"))
-    start = [
-        tirx.IfThenElse(first, as_stmt([*inits, device_op("fence_mbar_init")]), None),
-        device_op("sync_threads"),
-    ]
+    clustered = kernel.fact(CLUSTER_DIMS) is not None  # other blocks may arrive or send tiles
+    meet = [device_op("cluster_arrive"), device_op("cluster_wait")] if clustered else [device_op("sync_threads")]
+    start = [tirx.IfThenElse(first, as_stmt([*inits, device_op("fence_mbar_init")]), None), *meet]
     return kernel.with_body([*(tirx.AllocBuffer(a.buffer, span=a.span) for a in own), *start, *body])

@@ -66,6 +66,7 @@ from tilelang.transform.lower.bulk_copy import (
     lower_tma_load,
     lower_tma_store,
 )
+from tilelang.transform.lower.cluster_copy import lower_cluster_copy
 from tilelang.transform.lower.context import LowerContext, relative
 from tilelang.transform.lower.cumulate import lower_cumulate
 from tilelang.transform.lower.fast_math import lower_math
@@ -412,6 +413,7 @@ LOWERINGS: dict[tuple[str, str], Callable[[TileOp, LowerContext, TensorMaps], li
     ("tma_load", ""): lower_tma_load,
     ("tma_copy_in", ""): lower_tma_copy_in,
     ("tma_copy_out", ""): lower_tma_copy_out,
+    ("tma_copy_cluster", ""): _plain(lower_cluster_copy),
     ("acquire", ""): _plain(_lower_acquire),
     ("release", ""): _plain(_lower_release),
     ("turn_start", ""): _plain(lower_turn),

@@ -154,7 +154,7 @@ def _unordered(stmts: list[Any]) -> set[Any]:
     found: set[Any] = set()
     for s in walk_list(stmts):
         op = TileOp.from_stmt(s)
-        if op is not None and op.name in ("tma_copy_in", "tma_copy_out"):
+        if op is not None and op.name.startswith("tma_copy_"):
             found |= {r.source for r in op.operands.values() if isinstance(r, ir.TensorRegion)}
         elif isinstance(s, tirx.For) and int(s.annotations.get(ASYNC_COPY, 0)) == 2:
             found |= {t.buffer for t in touches(s)}

@@ -221,6 +221,9 @@ class _Reader:
                 self.add(MatrixStore(*head, tile("src"), tile("dst")))
             case "tma_copy_in", _:
                 self.add(Transfer(*head, tile("dst")))
+            case "tma_copy_cluster", _:
+                for t in {tile("src"), tile("dst")}:
+                    self.add(RawUse(*head, t))
             case "tma_copy_out", _:
                 self.add(Transfer(*head, tile("src")))
             case "reduce", _:

@@ -61,14 +61,17 @@ def _bytes(stride: Any, bits: int) -> Any:
     return value * bits // 8 if value is not None else tirx.Cast("int64", stride) * tirx.IntImm("int64", bits) // 8
 
 
-def lower_tma_load(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
-    """The executing thread starts the transfers of a tile; their bytes complete on the barrier."""
+def lower_tma_load(op: TileOp, ctx: LowerContext, maps: TensorMaps, mask: int = 0) -> list[Any]:
+    """The executing thread starts the transfers of a tile; their bytes complete on the barrier, in all blocks of
+    `mask` where that is given.
+    """
     bar = tirx.address_of(op["barrier"])
     hint = POLICIES.get(op.attrs["eviction_policy"], "")
     tail, statics = ([device_op(hint)], {"hint": True}) if hint else ([], {})
     blocks = int(op.attrs.get("blocks", 1))
-    if blocks > 1:
-        tail, statics = [tirx.const((1 << blocks) - 1, "uint16"), *tail], {**statics, "multicast": True}
+    mask = mask or ((1 << blocks) - 1 if blocks > 1 else 0)
+    if mask:
+        tail, statics = [tirx.const(mask, "uint16"), *tail], {**statics, "multicast": True}
     out = []
     for box, at, coords in _transfers(op, "src", "dst", ctx, blocks):
         tmap = maps.get(op["src"].source, box.extents, box.swizzle)
@@ -92,11 +95,25 @@ def _store(op: TileOp, ctx: LowerContext, maps: TensorMaps, leader: Any) -> Any:
 
 def lower_tma_copy_in(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
     """The leader announces the bytes of the tile and starts its transfers."""
-    transfers = lower_tma_load(op, ctx, maps)
+    transfers = _masked(op, ctx, maps) if op.attrs["mask"] else lower_tma_load(op, ctx, maps)
     dst = op["dst"]
     size = math.prod(tile_extents(dst) or ()) * bits_of(dst.source) // 8
     expect = device_op("mbar_expect_only", tirx.address_of(op["barrier"]), size, span=op.span)
     return [tirx.IfThenElse(_leader(op, ctx), as_stmt([expect, *transfers]), None, span=op.span)]
+
+
+def _masked(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
+    """The first block of the mask loads for all of it, blocks outside of the mask load for themselves."""
+    mask = int(op.attrs["mask"])
+    first = (mask & -mask).bit_length() - 1
+    rank = tirx.Var("rank", "int32")
+    outside = tirx.EQ((tirx.const(mask, "int32") >> rank) & 1, tirx.const(0, "int32"))
+    alone = tirx.IfThenElse(outside, as_stmt(lower_tma_load(op, ctx, maps)), None)
+    together = as_stmt(lower_tma_load(op, ctx, maps, mask))
+    return [
+        tirx.Bind(rank, device_op("cluster_rank")),
+        tirx.IfThenElse(tirx.EQ(rank, tirx.const(first, "int32")), together, alone, span=op.span),
+    ]
 
 
 def lower_tma_copy_out(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> list[Any]:
