@@ -14,7 +14,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -55,6 +55,9 @@ class JITOptions:
         if self.debug_root_path is not None:
             _dump(kernel, Path(self.debug_root_path).resolve())
         return kernel
+
+
+_OPTIONS = frozenset(f.name for f in fields(JITOptions))
 
 
 class JITImpl:
@@ -115,10 +118,23 @@ class JITImpl:
             return self.eager.get_tir(*args, **kwargs)
         from tvm import tirx
 
+        self._check_call(args, kwargs)
         result = self.func(*args, **kwargs)
         if not isinstance(result, tirx.PrimFunc):
             raise TypeError(f"{self.func.__name__} must return a T.prim_func, got {type(result).__name__}")
         return result
+
+    def _check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raises `TypeError` for arguments that the function does not take, and says where options belong."""
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            name = self.func.__name__
+            option = next((k for k in kwargs if k not in self.signature.parameters and k in _OPTIONS), None)
+            hint = f"parameters are {self.signature}"
+            if option is not None:
+                hint = f"{option} is an option of the decorator, @tilelang.jit({option}=...), or {name}.with_options"
+            raise TypeError(f"{name}(): {error}; {hint}") from None
 
     def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
         return self.compile(*args, **kwargs).get_kernel_source()
@@ -132,6 +148,8 @@ class JITImpl:
         """Kernels for several argument sets, each a dictionary of keywords or a tuple of positional arguments."""
 
         def one(config: Any) -> JITKernel:
+            if not isinstance(config, Mapping | list | tuple):
+                raise TypeError(f"a configuration is a dictionary or a tuple, got {type(config).__name__}")
             return self.compile(**config) if isinstance(config, Mapping) else self.compile(*config)
 
         return run_parallel([lambda c=c: one(c) for c in configs], num_workers, ignore_error)

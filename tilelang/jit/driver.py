@@ -51,7 +51,7 @@ def compile(
     """
     from tvm import tirx
 
-    assert isinstance(func, tirx.PrimFunc), f"tilelang.compile takes a T.prim_func, got {type(func).__name__}"
+    assert isinstance(func, tirx.PrimFunc), _no_program(func)
     if execution_backend not in _BACKENDS:
         raise ValueError(f"unknown execution_backend {execution_backend!r}; there is one launcher, leave it out")
     outputs = outputs_of(func, out_idx)
@@ -59,6 +59,15 @@ def compile(
     options = _options_of(func, pass_configs, compile_flags)
     key = (func.script(show_meta=True), outputs, where, options)
     return _once(key, lambda: _build(func, outputs, where, options, bool(verbose) or env.verbose.get()))
+
+
+def _no_program(func: Any) -> str:
+    """What `compile` says of something that is no program."""
+    text = f"tilelang.compile takes a T.prim_func, got {type(func).__name__}"
+    if not callable(func):
+        return text
+    name = getattr(func, "__name__", "the function")
+    return f"{text} {name}: pass what it returns, tilelang.compile({name}(...)), or decorate it with @tilelang.jit"
 
 
 def _once(key: Any, build: Any) -> JITKernel:
@@ -113,6 +122,8 @@ def _options_of(func: Any, pass_configs: Any, compile_flags: str | Sequence[str]
     """What the function declares and what the caller asks for; the caller wins, its compiler flags come last."""
     declared = freeze_pass_configs(json.loads(_declared(func, attrs.PASS_CONFIGS, "{}")))
     flags = [str(f) for f in _declared(func, attrs.COMPILE_FLAGS, [])]
+    if not isinstance(compile_flags, str | list | tuple | None):
+        raise TypeError(f"compile_flags is a string or a list of strings, got {type(compile_flags).__name__}")
     asked = compile_flags.split() if isinstance(compile_flags, str) else list(compile_flags or ())
     return options_from({**declared, **freeze_pass_configs(pass_configs)}, [*flags, *asked])
 

@@ -20,7 +20,9 @@ from tilelang.jit.freeze import freeze
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.target import resolve_target
 from tilelang.runtime import dtypes
+from tilelang.runtime.ndarray import as_array, as_tensor, has_arrays
 from tilelang.tir_builder.eager import EagerShapes, bind_constants, learn_shapes, runtime_parameters, trace_eager
+from tilelang.tir_builder.errors import ConstUnknown
 from tilelang.tir_builder.source import source_of
 from tilelang.tir_builder.specs import TensorSpec
 
@@ -83,9 +85,44 @@ class EagerFunction:
         missing = [n for n in self.runtime if n not in values]
         if missing:
             raise TypeError(f"{self.func.__name__}() lacks the argument '{missing[0]}'")
-        kernel = self._kernel(values, constants)
+        given = [values[n] for n in self.runtime]
+        if has_arrays(given):
+            return self._call_on_arrays(values, constants)
+        return self._run(values, constants)
+
+    def _run(self, values: Mapping[str, Any], constants: Mapping[str, int]) -> Any:
+        try:
+            kernel = self._kernel(values, constants)
+        except ConstUnknown:
+            self._require_tensors(values)
+            raise
         result = kernel(*[values[n] for n in self.runtime])
         return result if kernel.out_idx else None
+
+    def _call_on_arrays(self, values: Mapping[str, Any], constants: Mapping[str, int]) -> Any:
+        """A call with numpy arrays; the outputs are arrays where no argument is a torch tensor."""
+        name = self.func.__name__
+        if resolve_target(self.options.target).kind == "cuda":
+            raise TypeError(f"{name}(): a GPU takes no numpy arrays: pass torch.from_numpy(x).cuda()")
+        tensors = {
+            n: as_tensor(v, f"{name}() argument {self.runtime.index(n)} '{n}'")
+            if n in self._is_runtime and has_arrays([v])
+            else v
+            for n, v in values.items()
+        }
+        result = self._run(tensors, constants)
+        if any(hasattr(values[n], "data_ptr") for n in self.runtime):
+            return result
+        return [as_array(t) for t in result] if isinstance(result, list | tuple) else as_array(result)
+
+    def _require_tensors(self, values: Mapping[str, Any]) -> None:
+        """Raises `TypeError` for the first tensor parameter that got something else."""
+        learnt = self._learn(self._compile_time(values))
+        for index, name in enumerate(self.runtime):
+            value = values.get(name)
+            if isinstance(learnt.shapes.parameters.get(name), TensorSpec) and not hasattr(value, "shape"):
+                given = "None" if value is None else type(value).__name__
+                raise TypeError(f"{self.func.__name__}() argument {index} '{name}': required a tensor, given {given}")
 
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel of a specialisation: tensors may be left out where the constants are given by name."""

@@ -11,6 +11,7 @@ from tilelang.jit.signature import named_handles
 from tilelang.jit.target import device_type
 from tilelang.runtime.allocate import OutputAllocator
 from tilelang.runtime.arguments import count_error
+from tilelang.runtime.ndarray import has_arrays, has_numpy, with_numpy
 from tilelang.runtime.signature import KernelParam, Signature
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Target
@@ -46,7 +47,9 @@ class JITKernel:
     """A compiled kernel. Calling it takes the inputs in parameter order and gives the outputs.
 
     One output is returned as a tensor, several as a list; without outputs the result is an empty list. Outputs are
-    allocated on the device of the first tensor input. A wrong number of inputs is a `ValueError`.
+    allocated on the device of the first tensor input. Inputs may be given by name. Where kernels run in host memory
+    (cpu, sim) they may be numpy arrays; without a torch tensor among them the outputs are arrays as well. A wrong
+    number of inputs is a `ValueError`, an unknown name a `TypeError`.
     """
 
     def __init__(
@@ -86,8 +89,29 @@ class JITKernel:
     def artifact(self) -> Executable:
         return self.adapter
 
-    def __call__(self, *inputs: Any) -> Any:
-        return self._run(*inputs)
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if named:
+            inputs = self._in_order(inputs, named)
+        try:
+            return self._run(*inputs)
+        except TypeError as error:
+            if self.target.kind == "cuda" and has_arrays(inputs):
+                raise TypeError(f"{error}; a GPU takes no numpy arrays: pass torch.from_numpy(x).cuda()") from None
+            raise
+
+    def _in_order(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """Inputs by position, those given by name behind the others."""
+        names = [self.signature.args[i].name for i in self.signature.inputs]
+        for name in named:
+            if name not in names:
+                raise TypeError(f"{self.signature.name}() has no input '{name}'; its inputs are {', '.join(names)}")
+            if name in names[: len(inputs)]:
+                raise TypeError(f"{self.signature.name}() got input '{name}' twice, by position and by name")
+        rest = names[len(inputs) :]
+        missing = [n for n in rest if n not in named]
+        if missing:
+            raise TypeError(f"{self.signature.name}() lacks the input '{missing[0]}'")
+        return (*inputs, *(named[n] for n in rest))
 
     # Looking into it.
 
@@ -184,6 +208,11 @@ class _AllocatingCall:
         self._allocator = OutputAllocator(signature, device)
 
     def __call__(self, *inputs: Any) -> Any:
+        if has_numpy(inputs):
+            return with_numpy(self._call, self._signature, inputs)
+        return self._call(*inputs)
+
+    def _call(self, *inputs: Any) -> Any:
         if len(inputs) != self._input_count:
             raise count_error(self._signature, len(inputs))
         args, outputs = self._allocator.complete(inputs)

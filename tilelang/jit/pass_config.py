@@ -208,6 +208,8 @@ def _known_key(key: Any) -> PassConfigKey:
 
 def freeze_pass_configs(pass_configs: Mapping[Any, Any] | None) -> dict[str, Any]:
     """Keys as strings. Raises `ValueError` for an unknown key, naming the nearest one."""
+    if not isinstance(pass_configs, Mapping | None):
+        raise TypeError(f"pass_configs is a dictionary, got {type(pass_configs).__name__}")
     return {_known_key(key).value: value for key, value in (pass_configs or {}).items()}
 
 

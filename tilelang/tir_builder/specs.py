@@ -6,6 +6,7 @@ The symbols of dynamic shapes are interned by name and type, so that `T.dynamic(
 
 from __future__ import annotations
 
+import operator
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -46,12 +47,22 @@ def as_shape(shape: Any, arg: str = "shape") -> tuple[Any, ...]:
         value = python_value(fold(item))
         if is_scalar(value) and "int" in dtype_of(value):
             out.append(as_expr(value))
-        elif hasattr(value, "__index__") and not isinstance(value, bool) and int(value) >= 0:
-            out.append(int(value))
+        elif (extent := _index(value)) is not None and extent >= 0:
+            out.append(extent)
         else:
             what = "a stride" if arg == "strides" else "an extent of a shape"
             raise errors.BadShape(what=what, value=value, arg=arg)
     return tuple(out)
+
+
+def _index(value: Any) -> int | None:
+    """An integer of Python, numpy or torch as an int."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except (TypeError, ValueError):
+        return None
 
 
 _symbols: dict[tuple[str, str], ir.Var] = {}
