@@ -2,18 +2,21 @@
 """Matrix product C = A @ B in float16 or bfloat16 with float32 accumulation; either operand may be stored transposed.
 
 A block computes a block_M x block_N tile of C; `T.Pipelined` walks over K and keeps num_stages tiles of A and B in
-flight. Sizes need not be multiples of the tiles: what lies outside a tensor reads as 0 and is not written.
+flight. Sizes need not be multiples of the tiles: what lies outside a tensor reads as 0 and is not written. The tile is
+chosen by the shape: large ones for large products, narrow ones with a deep pipeline for few rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 
 import torch
 
 import tilelang
 import tilelang.language as T
+from tilelang.autotuner import GemmTile, gemm_tile
 
 
 @tilelang.jit(out_idx=[-1])
@@ -24,14 +27,20 @@ def matmul(
     dtype="bfloat16",
     transpose_A=False,
     transpose_B=False,
-    block_M=128,
-    block_N=256,
-    block_K=64,
-    num_stages=4,
-    threads=256,
+    block_M=None,
+    block_N=None,
+    block_K=None,
+    num_stages=None,
+    threads=None,
     panel=0,
 ):
-    """A kernel (A, B) -> C. `panel` > 0 rasterises the grid in panels of that many blocks for L2 reuse."""
+    """A kernel (A, B) -> C. `panel` > 0 rasterises the grid in panels of that many blocks for L2 reuse.
+
+    Without block_M the tile is chosen by M, N and K; what else is given is kept.
+    """
+    tile = gemm_tile(M, N, K, dtype) if block_M is None else GemmTile()
+    tile = tile.pinned(block_M=block_M, block_N=block_N, block_K=block_K, num_stages=num_stages, threads=threads)
+    block_M, block_N, block_K, num_stages, threads = dataclasses.astuple(tile)
     a_shape, a_tile = ((K, M), (block_K, block_M)) if transpose_A else ((M, K), (block_M, block_K))
     b_shape, b_tile = ((N, K), (block_N, block_K)) if transpose_B else ((K, N), (block_K, block_N))
 

@@ -30,3 +30,7 @@ def test_keys_and_values_stay_and_queries_go_first() -> None:
 
 def test_products_have_no_load_that_one_block_alone_reads() -> None:
     assert set(policies(gemm_program()).values()) == {""}
+
+
+def test_weights_that_one_block_reads_make_room_for_rows_that_all_read() -> None:
+    assert policies(gemm_program(bm=512, bn=64, threads=512)) == {"A": "evict_last", "B": "evict_first"}

@@ -5,8 +5,8 @@ Before:  copy(Q[x, y], Qs, via=tma_load); for k: copy(K[y, k], Ks, via=tma_load)
 After:   the same, Q with eviction_policy=evict_first, K with evict_last
 
 Requires: level 1 with `via` on copies.
-Ensures:  in a launch with both kinds: pipelined loads from places that many blocks read are kept, loads outside loops
-          from places that one block alone reads go first.
+Ensures:  in a launch with both kinds: pipelined loads from places that many blocks read are kept; loads from places
+          that one block alone reads go first, in pipelined loops where it is the tensor's only load.
 Does not: change a policy that the program states.
 """
 
@@ -34,13 +34,14 @@ def _plan(kernel: Kernel) -> Kernel:
         if kernel.axis(tag) is not None and const_int(kernel.extent(tag)) != 1
     ]
     pipelined = {s for loop in pipelined_loops(kernel) for s in walk_list([loop]) if _is_load(s)}
+    sources = [TileOp.of(s)["src"].source for s in walk_list(kernel.body) if _is_load(s)]
     policies: dict[Any, str] = {}
     for stmt in walk_list(kernel.body):
         if _is_load(stmt):
             on = [any(depends_on(r.min, axis, values) for r in TileOp.of(stmt)["src"].region) for axis in axes]
             if stmt in pipelined and not all(on):
                 policies[stmt] = "evict_last"
-            elif stmt not in pipelined and all(on):
+            elif all(on) and (stmt not in pipelined or sources.count(TileOp.of(stmt)["src"].source) == 1):
                 policies[stmt] = "evict_first"
     if len(set(policies.values())) < 2:
         return kernel

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tile of a product by its shape: what hand-written kernels were fastest with, and what shared memory holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilelang.autotuner import GemmTile, gemm_tile, split_k_of
+from tilelang.target.arch import arch_of
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((8192, 8192, 8192), (128, 256)),
+        ((4096, 4096, 4096), (128, 256)),
+        ((512, 8192, 8192), (128, 256)),
+        ((512, 4096, 4096), (128, 128)),
+        ((256, 8192, 8192), (128, 128)),
+        ((128, 8192, 8192), (128, 64)),
+        ((128, 28672, 4096), (128, 256)),
+        ((1000, 1000, 520), (128, 64)),
+        ((64, 8192, 8192), (64, 64)),
+        ((17, 4096, 4096), (32, 64)),
+        ((1, 4096, 4096), (16, 64)),
+    ],
+)
+def test_tiles_are_those_of_the_fastest_kernels(shape: tuple[int, int, int], tile: tuple[int, int]) -> None:
+    chosen = gemm_tile(*shape)
+    assert (chosen.block_M, chosen.block_N) == tile
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32"])
+@pytest.mark.parametrize(
+    "shape", [(1, 4096, 14336), (16, 28672, 4096), (64, 8192, 8192), (256, 8192, 8192), (8192,) * 3]
+)
+def test_rings_are_deep_and_fit(shape: tuple[int, int, int], dtype: str) -> None:
+    arch, tile = arch_of("sm_90a"), gemm_tile(*shape, dtype)
+    bits = {"bfloat16": 16, "float8_e4m3fn": 8, "float32": 32}[dtype]
+    stage = (tile.block_M + tile.block_N) * tile.block_K * bits // 8
+    assert tile.num_stages * stage <= arch.smem_bytes_per_block
+    assert tile.num_stages * stage >= 0.4 * arch.smem_bytes_per_block  # two blocks may share an SM
+    assert tile.block_K * bits % 1024 == 0
+
+
+def test_short_products_have_no_more_stages_than_steps() -> None:
+    assert gemm_tile(16, 4096, 256).num_stages == 2
+
+
+def test_unknown_sizes_count_as_large_and_callers_may_pin() -> None:
+    assert gemm_tile(object(), 4096, 4096) == GemmTile()
+    assert gemm_tile(4096, 4096, 4096).pinned(num_stages=3, threads=None).num_stages == 3
+
+
+def test_parts_of_k_fill_the_processors_but_stay_long() -> None:
+    assert split_k_of(2, 16384, 64) == 64
+    assert split_k_of(128, 16384, 64) == 1
+    assert split_k_of(1, 1024, 64) == 4

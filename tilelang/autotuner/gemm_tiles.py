@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tile for a matrix product by its shape alone: what a program takes that does not search.
+
+Many rows: the tile that minimises waves * area / efficiency, where the efficiency of a tile is its share of the speed
+of the largest (measured on an H200, consistent with the best of 82 hand-written kernels on 17 shapes). Up to 64 rows a
+product is bound by reading B once: blocks of 64 columns, whose weights are the rows of wgmma, with as many bytes in
+flight as shared memory holds. It knows nothing of epilogues; `tilelang.autotune` searches where a choice must be best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilelang.layout.dtypes import bits_of
+from tilelang.target.arch import DEFAULT_CUDA, Arch, arch_of
+
+__all__ = ["GemmTile", "gemm_tile", "split_k_of"]
+
+_STEP_BITS = 1024  # of K in a row of a stage: one swizzled box of 128 bytes
+_FEW_ROWS = 64
+_MAX_STAGES = 12  # more do not shorten anything
+_SLACK_BYTES = 2048  # barriers and alignment
+
+
+@dataclass(frozen=True)
+class GemmTile:
+    """Tile sizes in elements, stages of the ring, threads of a block. The defaults are for large products in 16 bit."""
+
+    block_M: int = 128
+    block_N: int = 256
+    block_K: int = 64
+    num_stages: int = 4
+    threads: int = 256
+
+    def pinned(self, **given: int | None) -> GemmTile:
+        """The tile with what the caller chose."""
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
+
+
+# (rows, columns, threads, efficiency): 128 x 64 and its like wait for shared memory.
+_TILES = (
+    (128, 256, 256, 1.0),
+    (256, 128, 256, 1.0),
+    (128, 128, 256, 0.87),
+    (128, 64, 256, 0.6),
+    (64, 128, 128, 0.6),
+    (64, 64, 128, 0.45),
+)
+
+
+def gemm_tile(M: Any, N: Any, K: Any, dtype: str = "bfloat16", arch: str | Arch = DEFAULT_CUDA) -> GemmTile:
+    """The tile for C (M, N) = A (M, K) @ B (K, N) of operands in `dtype`. Sizes that are no int, as they are not known
+    yet, count as large."""
+    where, bits = arch_of(arch), bits_of(dtype)
+    if not (isinstance(M, int) and isinstance(N, int)):
+        return GemmTile(block_K=_STEP_BITS // bits)
+    steps = -(-K * bits // _STEP_BITS) if isinstance(K, int) else _MAX_STAGES
+    if M <= _FEW_ROWS and where.wgmma:
+        return _few_rows(M, N, bits, steps, where)
+    rows, columns, threads, _ = min(_TILES, key=lambda tile: (_cost(tile, M, N, where), -tile[0] * tile[1]))
+    stage = (rows + columns) * _STEP_BITS // 8
+    return GemmTile(rows, columns, _STEP_BITS // bits, _stages(stage, rows, columns, steps, 1, where), threads)
+
+
+def split_k_of(blocks: int, K: int, block_K: int, arch: str | Arch = DEFAULT_CUDA) -> int:
+    """Parts of K that give every SM a block, each of at least four steps; 1 where `blocks` tiles do that already."""
+    return max(1, min(arch_of(arch).num_sms // max(blocks, 1), -(-K // block_K) // 4))
+
+
+def _cost(tile: tuple[int, int, int, float], M: int, N: int, arch: Arch) -> float:
+    rows, columns, _, efficiency = tile
+    waves = -(-(-(-M // rows) * -(-N // columns)) // arch.num_sms)
+    return waves * rows * columns / efficiency
+
+
+def _few_rows(M: int, N: int, bits: int, steps: int, arch: Arch) -> GemmTile:
+    rows = next(r for r in (16, 32, _FEW_ROWS) if r >= M)
+    columns = 64
+    stage = (rows + columns) * 2 * _STEP_BITS // 8
+    # Two blocks an SM fill the gaps of each other where there are more blocks than SMs.
+    blocks = 2 if -(-N // columns) > arch.num_sms else 1
+    return GemmTile(
+        rows, columns, 2 * _STEP_BITS // bits, _stages(stage, rows, columns, -(-steps // 2), blocks, arch), 128
+    )
+
+
+def _stages(stage_bytes: int, rows: int, columns: int, steps: int, blocks: int, arch: Arch) -> int:
+    """Stages that fit beside the tile's way out, `blocks` on an SM."""
+    limit = min(arch.smem_bytes_per_block, arch.smem_bytes_per_sm // blocks - arch.smem_bytes_reserved)
+    room = limit - rows * min(columns, 128) * 2 - _SLACK_BYTES
+    return max(2, min(room // stage_bytes, _MAX_STAGES, max(steps, 2)))
