@@ -30,9 +30,9 @@ def copy_cluster(
 ) -> None:
     """Copy a tile into other blocks of the cluster; the program waits for it.
 
-    With `dst_block`, from shared memory into the same place as `dst` of that block (a rank in the cluster): one thread
-    starts, and the bytes complete on `remote_barrier` of that block, which must expect them. With `cluster_mask`, from a
-    tensor into the same place of all blocks whose bit is set: T.tma_copy with that mask, on `remote_barrier`.
+    With `dst_block` (a rank in the cluster), from shared memory into the same place as `dst` of that block: one thread
+    starts, and the bytes complete on `remote_barrier` of that block, which must expect them. With `cluster_mask`, from
+    a tensor into the same place of all blocks whose bit is set: T.tma_copy with that mask, on `remote_barrier`.
     """
     current_launch("copy_cluster")
     if (dst_block is None) == (cluster_mask is None):
