@@ -76,6 +76,7 @@ from tilelang.language.control import (
     thread_return,
     ws,
 )
+from tilelang.language.convolution import c2d_im2col, im2col
 from tilelang.language.debug import print
 from tilelang.language.declare import (
     Buffer,
@@ -296,7 +297,6 @@ _UNSUPPORTED = {
         _AUTOMATIC,
     ),
     "gemm_sp": "use T.gemm on the dense matrix",
-    "im2col": "gather the columns in a T.Parallel loop",
 }  # fmt: skip
 
 
@@ -586,5 +586,7 @@ __all__ = [
     "make_tensor_from_addr",
     "alloc_cluster_barrier",
     "copy_cluster",
+    "c2d_im2col",
+    "im2col",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]
