@@ -21,7 +21,10 @@ pytestmark = [
     pytest.mark.skipif(not nvrtc.is_available() and nvcc_path() is None, reason="no CUDA compiler"),
 ]
 
-_SAMPLES = {"regs": ["f4", "f64 r32"], "n": [8, 64, 256], "pending": [0, 1, 7]}
+_SAMPLES = {
+    "regs": ["f4", "f64 r32"], "n": [8, 64, 256], "pending": [0, 1, 7],
+    "number": [1], "name": ["full"], "role": ["", "consumer"], "first": [-1, 1], "place": ['a "b".py:12 100%d'],
+}  # fmt: skip
 
 
 def members(row: DeviceOpRow) -> list[dict]:

@@ -47,6 +47,7 @@ class Roles:
 
     kernel: Kernel
     ops: list[tuple[DeviceOp, Group]] = field(init=False, default_factory=list)  # what is executed, and by whom
+    groups: dict[Any, Group] = field(init=False, default_factory=dict)  # statement of a device op -> who executes it
 
     def __post_init__(self) -> None:
         groups = ThreadGroups(self.kernel)
@@ -59,6 +60,7 @@ class Roles:
             op = DeviceOp.from_node(stmt)
             if op is not None:
                 self.ops.append((op, group))
+                self.groups[stmt] = group
             for body, inside in zip(bodies(stmt), groups.inside(stmt, group), strict=True):
                 self._visit(body, inside or group, groups)
 
@@ -92,6 +94,15 @@ class Roles:
         if len(found) > 1 and all(n.startswith("consumer") for n in found):
             return "consumers"
         return found.pop() if len(found) == 1 else ""
+
+    @property
+    def first_consumer(self) -> int:
+        """The warpgroup of consumer 0."""
+        return next(w for w, name in enumerate(self.names) if name.startswith("consumer")) * _WARP // _WARPGROUP
+
+    def of(self, stmt: Any) -> str:
+        """The role of the threads that execute the statement of a device op, "" when they have none."""
+        return self.name(self._warps(self.groups[stmt])) if stmt in self.groups else ""
 
     def arrivals(self, array: str) -> list[Arrival]:
         """The statements that arrive on the mbarriers of this name, or bring bytes to them, in program order."""

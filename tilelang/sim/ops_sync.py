@@ -112,6 +112,12 @@ def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
         G.sh.acquire(w, b.done, lanes)
 
 
+@meaning("mbar_watch")
+def mbar_watch(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any, index: Any, **message: Any) -> Any:
+    """A hang is seen without a clock here, and reported with more than the message has."""
+    yield from mbar_wait(G, m, site, bar, parity)
+
+
 @meaning("mbar_test", "mbar_try")
 def mbar_test(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
     out = np.zeros(G.T, bool)

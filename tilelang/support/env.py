@@ -79,6 +79,9 @@ class _Environment:
         "TILELANG_CUDA_ARCH", _optional_text, None, "architecture compiled for without a device, as sm_90a"
     )
     verify = EnvVar("TILELANG_VERIFY", _flag, False, "1: check the IR's spec before and after every pass")
+    watchdog = EnvVar(
+        "TILELANG_WATCHDOG", _flag, False, "1: waits on mbarriers that take 2 s say where they hang, and trap"
+    )
     log_level = EnvVar("TILELANG_LOG_LEVEL", str, "WARNING", "level of the `tilelang` logger")
     nvcc = EnvVar("TILELANG_NVCC", _optional_text, None, "path of nvcc")
     cuda_home = EnvVar("CUDA_HOME", _optional_path, None, "CUDA toolkit folder")

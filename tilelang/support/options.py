@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tilelang.support.env import env
 
 __all__ = ["CompileOptions"]
 
@@ -54,4 +56,5 @@ class CompileOptions:
     warn_out_of_bounds: bool = True
     dump_ir: bool = False
     dump_ir_dir: str = ""
+    watchdog: bool = field(default_factory=env.watchdog.get)  # waits are bounded and say where they hang
     device_flags: tuple[str, ...] = ()

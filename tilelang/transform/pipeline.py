@@ -49,6 +49,7 @@ from tilelang.transform.schedule_gemms import schedule_gemms
 from tilelang.transform.specialize_warps import specialize_warps
 from tilelang.transform.store_by_warpgroup import store_by_warpgroup
 from tilelang.transform.take_turns import take_turns
+from tilelang.transform.watch_waits import watch_waits
 
 __all__ = ["LEVELS", "PIPELINE", "Context", "Pass", "lower"]
 
@@ -157,6 +158,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("hoist_invariants", lambda f, c: hoist_invariants(f), "lowering has made descriptors explicit"),
         Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "until here block indices have known ranges"),
         Pass("check_protocol", lambda f, c: check_protocol(f, c.arch), "last: sees what the device will run"),
+        Pass("watch_waits", lambda f, c: watch_waits(f, c.options.watchdog), "behind all that knows the plain waits"),
     ),
 }
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tilelang.ir.device.effects import Arrive, Convergence, Effect, Fence, GridDependency, Sync, Wait
 from tilelang.ir.device.row import DeviceOpRow, Form, Operand, Static, asm, smem, value
 
@@ -23,6 +25,43 @@ _TRY_WAIT = (
 _SPIN = (
     "{ .reg .pred p; WAIT: mbarrier.test_wait.parity.shared::cta.b64 p, [$bar], $parity; @p bra DONE; bra WAIT; DONE: }"
 )
+
+
+_WATCHDOG_NS = 2_000_000_000  # a wait that takes longer counts as a hang
+_WATCHDOG_LINGER_MS = 200  # before the trap, so that the other waits can say what they wait for
+
+
+def _watched_wait(number: int, spin: bool, name: str, role: str, first: int, place: str) -> Form:
+    """A wait that gives up: `name`, `role` and `place` go into its message, `number` keeps helpers apart. Roles that
+    are numbered by warpgroup start at warpgroup `first`, -1 when they are not."""
+    wait = "test_wait" if spin else "try_wait"
+    done = (
+        asm(
+            f"{{ .reg .pred p; mbarrier.{wait}.parity.shared::cta.b64 p, [$bar], $parity; selp.u32 $result, 1, 0, p; }}",
+            (_BAR, _PARITY),
+            "int32",
+        )
+        .replace("int y; ", "")
+        .replace(" return y;", "")
+    )
+    name, role, place = (text.replace("%", "%%") for text in (name, role, place))
+    warp = "(int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32"
+    group = f", {warp} / 4 - {first}" if first >= 0 else ""
+    where = "block (%d, %d, %d), warp %d" + (f" ({role}{' %d' if group else ''})" if role else "")
+    line = f"tilelang watchdog: {where} waits for the phase of parity %d of {name}[%d] at {place}"
+    text = json.dumps(line + "\n")
+    body = (
+        "unsigned long long start, now; unsigned lane; int y; "
+        'asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start)); '
+        f"while (true) {{ {done} if (y) return; "
+        'asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); '
+        f"if (now - start < {_WATCHDOG_NS}ull) continue; "
+        'asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane)); '
+        f"if (lane == __ffs(__activemask()) - 1) printf({text}, (int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z, "
+        f"{warp}{group}, parity, index); "
+        f"for (int i = 0; i < {_WATCHDOG_LINGER_MS}; ++i) __nanosleep(1000000); __threadfence_system(); __trap(); }}"
+    )
+    return Form((_BAR, _PARITY, value("index")), body, effects=(Wait("bar", "parity"),))
 
 
 def _op(text: str, *operands: Operand, effects: tuple[Effect, ...] = (), result: str = "") -> Form:
@@ -114,6 +153,20 @@ ROWS = (
         "mbar_spin",
         lambda: _op(_SPIN, _BAR, _PARITY, effects=(Wait("bar", "parity"),)),
         doc="mbar_wait for sm_80",
+    ),
+    DeviceOpRow(
+        "mbar_watch",
+        _watched_wait,
+        (
+            Static("number", int, 0),
+            Static("spin", bool, False),
+            Static("name", str, "barrier"),
+            Static("role", str, ""),
+            Static("first", int, -1),
+            Static("place", str, ""),
+        ),
+        needs="sm_90",
+        doc="mbar_wait that after two seconds prints barrier `index` of `name`, the role and the place, and traps",
     ),
     DeviceOpRow(
         "mbar_test",
