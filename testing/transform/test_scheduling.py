@@ -308,7 +308,7 @@ def test_each_warpgroup_stores_its_own_rows_from_its_own_bytes() -> None:
 
 @pytest.mark.parametrize(("persistent", "waits"), [(False, [1, 1, 0]), (True, [1, 1, 1, 1, 0])])
 def test_a_slot_is_waited_for_when_a_store_may_still_read_it(persistent: bool, waits: list[int]) -> None:
-    """Four chunks over two slots: the first two need no wait, except in a loop over tiles. The last wait is at the end."""
+    """Four chunks over two slots: the first two need no wait, except in a loop over tiles. The last is the kernel's."""
     ctx = Context(few(), CompileOptions(persistent=persistent))
     func = lower(gemm_program(bn=256, stages=3), ctx.arch, context=ctx)
     ops = [op for k in launches(func) for s in walk_list(k.body) if (op := DeviceOp.from_node(s)) is not None]
@@ -542,6 +542,18 @@ def test_threads_of_no_whole_warp_may_work_on_their_own_elements() -> None:
             b.emit(store(S, 1.0, b.tx))
             b.emit(store(C, S[b.tx] + C[b.tx], b.tx))
     assert "sync_threads" not in "".join(outline(after(b.func, "insert_sync")))
+
+
+def test_a_group_of_threads_waits_for_its_stores_itself() -> None:
+    """Groups of bulk stores belong to the thread that issued them: nobody else has to wait at the end."""
+    with Builder(256, params={"C": ((128, 64), "float16")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (128, 64))
+        with b.branch(b.tx < 128):
+            b.fill(S)
+            b.copy(S, C)
+    got = outline(after(b.func, "insert_sync"))
+    assert [x for x in got if "bulk_wait" in x] == ["    bulk_wait"]
 
 
 def test_a_barrier_in_divergent_code_is_an_error() -> None:

@@ -147,7 +147,7 @@ class _Inserter:
             wait = "bulk_wait_read" if outermost else "bulk_wait"
             if "store_tile" in names:
                 out += self.elected(wait, each=WARPGROUP)
-            elif any(_is_store(s) for s in walk_list(out)):
+            elif state.stores if outermost else any(_is_store(s) for s in walk_list(out)):
                 out += self.elected(wait)
             state.stores.clear()
         self.group = start
