@@ -28,9 +28,11 @@ from tilelang.ir.attrs import FRAGMENT, GLOBAL, SHARED_DYN, SHARED_SCOPES
 from tilelang.ir.stmts import (
     Kernel,
     bodies,
+    const_int,
     dtype_of,
     map_kernels,
     pipeline_stages,
+    shape_of,
     walk_list,
     with_bodies,
     with_unique_names,
@@ -70,7 +72,9 @@ class _Planner:
         at_addresses = (s for s in walk_list(self.kernel.body) if isinstance(s, tirx.DeclBuffer))
         self.at_addresses = {s.buffer for s in at_addresses if s.buffer.ty.storage_scope == GLOBAL}
         ops = [TileOp.from_stmt(s) for s in walk_list(self.kernel.body)]
-        self.has_mma = any(op is not None and op.name == "gemm" and op.attrs["inst"] in ("wgmma", "mma") for op in ops)
+        gemms = [op for op in ops if op is not None and op.name == "gemm" and op.attrs["inst"] in ("wgmma", "mma")]
+        self.has_mma = bool(gemms)
+        self.matrices = {op[x].source for op in gemms for x in "ac" if op[x].source.ty.storage_scope == FRAGMENT}
         self.tma = self.arch.tma and self.options.tma
         self.obstacles = self.find_loads()
         body = self.plan(self.kernel.body, pipelined=False)
@@ -154,6 +158,8 @@ class _Planner:
             if op.attrs["add"]:
                 return [self.plan_sum(op, bad)]
             return [_with_via(op, "loop" if bad or _bytes(op["src"]) < MIN_STORE_BYTES else "tma_store")]
+        if scopes[0] == FRAGMENT and scopes[1] in SHARED_SCOPES and self.is_matrix_store(op):
+            return self.store_matrices(op["src"], op["dst"], op)
         if not _is_load(op):
             return [_with_via(op, "loop")]
         obstacle = self.obstacles[stmt]
@@ -195,19 +201,44 @@ class _Planner:
         if self.transfer_obstacle(TileOp.of(store), set()) is not None:
             return []
         self.staging.append(tirx.AllocBuffer(stage, span=op.span))
-        if dtype_of(src.source) == dtype:
-            return [_copy(src, region_of(stage), "stmatrix", op), store]
-        cast = tirx.decl_buffer(extents, dtype, f"{name}_cast", scope=FRAGMENT, layout=None)
+        return [*self.store_matrices(src, region_of(stage), op), store]
+
+    def is_matrix_store(self, op: TileOp) -> bool:
+        """A whole accumulator, or operand in registers, that goes into a whole 16-bit tile of shared memory."""
+        src, dst = op["src"].source, op["dst"].source
+        shape = shape_of(src)
+        return (
+            self.arch.stmatrix
+            and src in self.matrices
+            and not op.attrs["coalesced_width"]
+            and bits_of(dst) == 16
+            and len(shape) == 2
+            and shape == shape_of(dst)
+            and shape[0] % 16 == shape[1] % 16 == 0
+            and _is_whole(op["src"])
+            and _is_whole(op["dst"])
+        )
+
+    def store_matrices(self, src: Any, dst: Any, op: TileOp) -> list[Any]:
+        """The copy by stmatrix, which stores whole fragments of the tile's own type."""
+        dtype = dtype_of(dst.source)
+        if dtype_of(src.source) == dtype and _is_whole(src):
+            return [_copy(src, dst, "stmatrix", op)]
+        name = f"{src.source.name}_cast"
+        cast = tirx.decl_buffer(tile_extents(src), dtype, name, scope=FRAGMENT, layout=None)
         self.staging.append(tirx.AllocBuffer(cast, span=op.span))
-        return [
-            _copy(src, region_of(cast), "loop", op),
-            _copy(region_of(cast), region_of(stage), "stmatrix", op),
-            store,
-        ]
+        return [_copy(src, region_of(cast), "loop", op), _copy(region_of(cast), dst, "stmatrix", op)]
 
 
 def _is_load(op: TileOp) -> bool:
     return op["src"].source.ty.storage_scope == GLOBAL and op["dst"].source.ty.storage_scope in SHARED_SCOPES
+
+
+def _is_whole(region: Any) -> bool:
+    return all(
+        const_int(r.min) == 0 and const_int(r.extent) == const_int(s)
+        for r, s in zip(region.region, region.source.ty.shape, strict=True)
+    )
 
 
 def _bytes(region: Any) -> int:
