@@ -37,7 +37,8 @@ def _watched_wait(number: int, spin: bool, name: str, role: str, first: int, pla
     wait = "test_wait" if spin else "try_wait"
     done = (
         asm(
-            f"{{ .reg .pred p; mbarrier.{wait}.parity.shared::cta.b64 p, [$bar], $parity; selp.u32 $result, 1, 0, p; }}",
+            f"{{ .reg .pred p; mbarrier.{wait}.parity.shared::cta.b64 p, [$bar], $parity; "
+            "selp.u32 $result, 1, 0, p; }",
             (_BAR, _PARITY),
             "int32",
         )
