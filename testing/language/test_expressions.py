@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -100,3 +101,8 @@ def test_vector_constructors_and_wide_numbers():
 
     text = body(main)
     assert "n * T.int64(5)" in text and "T.int64(5000000000)" in text and "A[n % T.int64(8)]" in text
+
+
+def test_the_greatest_bfloat16_is_one():
+    top = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    assert (float(T.max_value("bfloat16")), float(T.min_value("bfloat16"))) == (top, -top)

@@ -12,7 +12,9 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
+import tilelang.language as tile
 from tilelang.sim import POLICIES, SimError, SimModule, simulate
+from tilelang.transform.pipeline import lower
 
 ONE = {"out": ((128,), "int32")}
 
@@ -188,3 +190,20 @@ def test_sample_of_blocks() -> None:
     out = np.zeros(128, np.int32)
     result = simulate(kernel(body, ONE, 32, grid=100), [out], blocks="sample")
     assert np.flatnonzero(out).tolist() == [0, 50, 99] and result.stats["ctas"] == 3
+
+
+def test_symbols_are_read_where_they_stand_alone_or_solved_for() -> None:
+    m, n = tile.dynamic("m, n")
+
+    @tile.prim_func
+    def main(A: tile.Tensor((m + 1, 2 * n), "int32"), B: tile.Tensor((m,), "int32"), O: tile.Tensor((2,), "int32")):
+        with tile.Kernel(1, threads=32):
+            O[0] = m
+            O[1] = n
+
+    run_it, out = SimModule(lower(main, "sm_90a")), np.zeros(2, np.int32)
+    run_it(np.zeros((6, 8), np.int32), np.zeros(5, np.int32), out)
+    assert out.tolist() == [5, 4]
+    for shape in ((7, 8), (6, 7)):
+        with pytest.raises(ValueError, match="the kernel wants"):
+            run_it(np.zeros(shape, np.int32), np.zeros(5, np.int32), out)

@@ -269,12 +269,19 @@ def infinity(dtype: Any = "float32") -> Any:
 
 def max_value(dtype: Any) -> Any:
     """The greatest finite value of a type."""
-    return tirx.max_value(_number_type(dtype))
+    return _extreme(_number_type(dtype), tirx.max_value, 1)
 
 
 def min_value(dtype: Any) -> Any:
     """The least finite value of a type."""
-    return tirx.min_value(_number_type(dtype))
+    return _extreme(_number_type(dtype), tirx.min_value, -1)
+
+
+_BFLOAT16_MAX = (2 - 2.0**-7) * 2.0**127  # TVM gives float32's, which is no bfloat16
+
+
+def _extreme(kind: str, of_tvm: Callable[[str], Any], sign: int) -> Any:
+    return tirx.const(sign * _BFLOAT16_MAX, kind) if kind == "bfloat16" else of_tvm(kind)
 
 
 def _number_type(dtype: Any) -> str:

@@ -10,6 +10,7 @@ suspend tells the gang, which splits when its warps disagree. The text is readab
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from tvm import ir, tirx
 
 from tilelang.ir.attrs import CLUSTER_DIMS
 from tilelang.ir.device_ops import DeviceOp
+from tilelang.ir.walk import vars_in
 from tilelang.sim.expressions import Expressions
 from tilelang.sim.machine import BASE
 from tilelang.sim.report import SimUnsupported
@@ -351,8 +353,7 @@ class _Translator(Expressions):
     def host(self) -> list[Launch]:
         """Emits the host part and returns the launches."""
         self.mask = "None"
-        for p in self.func.params:
-            self.parameter(p)
+        self.parameters(self.func.params)
         launches: list[Launch] = []
         for s in self.func.body.seq if isinstance(self.func.body, tirx.SeqStmt) else [self.func.body]:
             self.sites.append((s, getattr(s, "span", None)))
@@ -398,22 +399,40 @@ class _Translator(Expressions):
         options = f"{int(at['swizzle'])}, {size}, REPORT, {nan}, {steps}"
         self.emit(f"{src[0]}.encode({src[1]}.target.data, {dims}, {strides}, {box}, {options})")
 
-    def parameter(self, p: Any) -> None:
-        """Binds a parameter, the shape symbols it defines, and checks what it promises."""
-        if not tirx.is_buffer_var(p):
-            dtype = str(getattr(p.ty, "dtype", "handle"))
-            self.bind(p, f"scalar(P[{p.name!r}], {self.dtype(dtype)})", "u")
-            return
-        self.bind(p, f"tensor(P[{p.name!r}], {p.name!r}, {len(p.ty.shape)}, {self.dtype(p.ty.dtype)})", "u")
-        name = self.env[p][0]
-        for what, values in (("shape", list(p.ty.shape)), ("strides", list(p.ty.strides or []))):
-            for i, dim in enumerate(values):
-                if type(dim).__name__ == "Var" and dim not in self.env:
-                    self.bind(dim, f"{name}.{what}[{i}]", "u")
-                else:
-                    self.emit(f"expect({name}, {what!r}, {i}, {self.ex(dim)[0]})")
-        if not list(p.ty.strides or []):
-            self.emit(f"expect_dense({name})")
+    def parameters(self, params: Sequence[Any]) -> None:
+        """Binds parameters and the symbols in their shapes, and checks what they promise.
+
+        A symbol that stands alone somewhere is read there; one that no tensor gives alone is solved for where it is
+        the only unknown of an extent, in which it is linear.
+        """
+        extents: list[tuple[str, str, int, Any]] = []
+        for p in params:
+            if not tirx.is_buffer_var(p):
+                self.bind(p, f"scalar(P[{p.name!r}], {self.dtype(str(getattr(p.ty, 'dtype', 'handle')))})", "u")
+                continue
+            self.bind(p, f"tensor(P[{p.name!r}], {p.name!r}, {len(p.ty.shape)}, {self.dtype(p.ty.dtype)})", "u")
+            for what, values in (("shape", list(p.ty.shape)), ("strides", list(p.ty.strides or []))):
+                extents += [(self.env[p][0], what, i, dim) for i, dim in enumerate(values)]
+        for name, what, i, dim in extents:
+            if type(dim).__name__ == "Var" and dim not in self.env:
+                self.bind(dim, f"{name}.{what}[{i}]", "u")
+        for name, what, i, dim in extents:
+            unknown = [v for v in vars_in(dim) if v not in self.env]
+            if len(unknown) == 1:
+                self.solve(unknown[0], dim, f"{name}.{what}[{i}]")
+        for name, what, i, dim in extents:
+            self.emit(f"expect({name}, {what!r}, {i}, {self.ex(dim)[0]})")
+        for p in params:
+            if tirx.is_buffer_var(p) and not list(p.ty.strides or []):
+                self.emit(f"expect_dense({self.env[p][0]})")
+
+    def solve(self, var: Any, extent: Any, have: str) -> None:
+        """Binds `var` so that a linear `extent` gets the value `have`; what remains is found by the check of it."""
+        self.bind(var, "0", "u")
+        name = self.env[var][0]
+        self.emit(f"{name}_at_0 = {self.ex(extent)[0]}")
+        self.emit(f"{name} = 1")
+        self.emit(f"{name} = ({have} - {name}_at_0) // ({self.ex(extent)[0]} - {name}_at_0)")
 
 
 def _launch_of(s: Any) -> Launch:
