@@ -93,6 +93,7 @@ from tilelang.language.declare import (
     empty,
     inline,
     macro,
+    meta_class,
     prim_func,
     ptr,
     symbolic,
@@ -234,6 +235,7 @@ from tilelang.language.rounding import (
     ieee_sub,
 )
 from tilelang.language.schedulers import PersistentTileScheduler
+from tilelang.language.source_kernel import CUDASourceCodeKernel
 from tilelang.language.tile import (
     GemmWarpPolicy,
     clear,
@@ -588,5 +590,7 @@ __all__ = [
     "copy_cluster",
     "c2d_im2col",
     "im2col",
+    "CUDASourceCodeKernel",
+    "meta_class",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from tilelang.support.errors import UserError
 from tilelang.tir_builder.blame import blame_annotation
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import DType, as_dtype
-from tilelang.tir_builder.macro import Macro
+from tilelang.tir_builder.macro import Macro, needs_tracing
 from tilelang.tir_builder.prim_func import caller_locals, trace_prim_func
 from tilelang.tir_builder.specs import Ref, TensorSpec, as_shape, symbol
 from tilelang.tir_builder.values import is_buffer, is_integer
@@ -36,6 +37,7 @@ __all__ = [
     "empty",
     "inline",
     "macro",
+    "meta_class",
     "prim_func",
     "ptr",
     "symbolic",
@@ -61,6 +63,16 @@ def macro(fn: Callable[..., Any]) -> Macro:
 
 
 inline = macro
+
+
+def meta_class(cls: type) -> type:
+    """Make a class of helpers for kernels: methods that store to elements or have loops and `with` of their own are
+    inlined like macros, others stay Python. Variables among the attributes are set as `self.v[0] = x`.
+    """
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, types.FunctionType) and name != "__init__" and needs_tracing(member):
+            setattr(cls, name, Macro(member))
+    return cls
 
 
 def declares(*parameters: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -70,6 +70,7 @@ class Builder:
         self.eager: Any = None  # EagerState of an eager trace
         self.open_parallel: Any = None  # the OpenLoop of the T.Parallel nest being traced
         self.reducers: list[Any] = []
+        self.params: list[Any] = []  # of the function, in order
         self.declarations: list[tirx.Stmt] = []  # made outside of launches, for all of them
         self.vectors: list[Any] = []  # buffers of vector types, whose last dimension are the lanes
         self.safe_values: list[tuple[ir.Var, Any]] = []  # what reads outside of a tensor give

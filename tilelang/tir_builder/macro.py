@@ -7,6 +7,7 @@ Python values are passed as they are. A parameter annotated `T.Ref` receives the
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable
@@ -17,11 +18,12 @@ from tvm import ir, tirx
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.compiled import bound, compiled
+from tilelang.tir_builder.source import source_of
 from tilelang.tir_builder.specs import Ref
 from tilelang.tir_builder.tracer import Entry, Tracer
 from tilelang.tir_builder.values import describe, fold, is_scalar
 
-__all__ = ["Macro"]
+__all__ = ["Macro", "needs_tracing"]
 
 
 class Macro:
@@ -74,6 +76,16 @@ class Macro:
         if not is_scalar(value) or isinstance(value, ir.Var | tirx.IntImm | tirx.FloatImm):
             return value
         return builder.bind(value, name) if builder.on_device else value
+
+
+def needs_tracing(fn: Callable[..., Any]) -> bool:
+    """Does a function store to elements, or have loops or `with` statements, which mean something on the device."""
+    for node in ast.walk(source_of(fn).node):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            return True
+        if isinstance(node, ast.For | ast.While | ast.With):
+            return True
+    return False
 
 
 def _is_ref(annotation: Any) -> bool:

@@ -71,7 +71,12 @@ def _filled(cell: Any) -> bool:
 
 
 def make_param(builder: Builder, name: str, annotation: Any) -> Any:
-    """The parameter that an annotation describes. Raises MissingAnnotation."""
+    """The next parameter of the function, which an annotation describes. Raises MissingAnnotation."""
+    builder.params.append(_param(builder, name, annotation))
+    return builder.params[-1]
+
+
+def _param(builder: Builder, name: str, annotation: Any) -> Any:
     if isinstance(annotation, TensorSpec):
         return annotation.buffer(builder.unique(name))
     if callable(getattr(annotation, "as_spec", None)):
