@@ -44,6 +44,14 @@ Driver LoadDriver() {
   Load(library, "cuTensorMapEncodeTiled", &d.cuTensorMapEncodeTiled);
   Load(library, "cuMemAlloc_v2", &d.cuMemAlloc);
   Load(library, "cuMemsetD8_v2", &d.cuMemsetD8);
+  Load(library, "cuMemFree_v2", &d.cuMemFree);
+  Load(library, "cuMemsetD8Async", &d.cuMemsetD8Async);
+  Load(library, "cuStreamCreate", &d.cuStreamCreate);
+  Load(library, "cuStreamDestroy_v2", &d.cuStreamDestroy);
+  Load(library, "cuStreamSynchronize", &d.cuStreamSynchronize);
+  Load(library, "cuStreamGetId", &d.cuStreamGetId);
+  Load(library, "cuStreamGetCaptureInfo_v2", &d.cuStreamGetCaptureInfo);
+  Load(library, "cuThreadExchangeStreamCaptureMode", &d.cuThreadExchangeStreamCaptureMode);
   Load(library, "cuEventCreate", &d.cuEventCreate);
   Load(library, "cuEventDestroy_v2", &d.cuEventDestroy);
   Load(library, "cuEventRecord", &d.cuEventRecord);

@@ -28,6 +28,10 @@ constexpr unsigned kLaunchCooperative = 2;      // CU_LAUNCH_ATTRIBUTE_COOPERATI
 constexpr unsigned kLaunchClusterDimension = 4; // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 constexpr unsigned kLaunchProgrammatic = 6;     // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
+constexpr unsigned kStreamNonBlocking = 1;      // CU_STREAM_NON_BLOCKING
+constexpr int kCaptureActive = 1;               // CU_STREAM_CAPTURE_STATUS_ACTIVE
+constexpr int kCaptureRelaxed = 2;              // CU_STREAM_CAPTURE_MODE_RELAXED
+
 struct alignas(128) CUtensorMap {
   uint64_t opaque[16];
 };
@@ -72,6 +76,14 @@ struct Driver {
                                      const uint32_t*, int, int, int, int);
   CUresult (*cuMemAlloc)(CUdeviceptr*, size_t);
   CUresult (*cuMemsetD8)(CUdeviceptr, unsigned char, size_t);
+  CUresult (*cuMemFree)(CUdeviceptr);
+  CUresult (*cuMemsetD8Async)(CUdeviceptr, unsigned char, size_t, CUstream);
+  CUresult (*cuStreamCreate)(CUstream*, unsigned);
+  CUresult (*cuStreamDestroy)(CUstream);
+  CUresult (*cuStreamSynchronize)(CUstream);
+  CUresult (*cuStreamGetId)(CUstream, unsigned long long*);
+  CUresult (*cuStreamGetCaptureInfo)(CUstream, int*, unsigned long long*, void*, const void**, size_t*);
+  CUresult (*cuThreadExchangeStreamCaptureMode)(int*);
   CUresult (*cuEventCreate)(CUevent*, unsigned);
   CUresult (*cuEventDestroy)(CUevent);
   CUresult (*cuEventRecord)(CUevent, CUstream);

@@ -13,8 +13,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "arguments.h"
 #include "driver.h"
@@ -31,7 +33,7 @@ constexpr int64_t kDefaultSharedBytes = 48 * 1024;  // above it dynamic shared m
 constexpr int64_t kMaxGrid[3] = {2147483647, 65535, 65535};
 
 struct Param {
-  enum class Kind { kPointer, kValue, kScalar, kTensorMap, kWorkspace };
+  enum class Kind { kPointer, kValue, kScalar, kTensorMap, kWorkspace, kTileQueue };
   Kind kind = Kind::kPointer;
   int index = 0;             // argument or workspace
   bool from_workspace = false;  // tensor map over a workspace
@@ -60,10 +62,65 @@ struct LoadedKernel {
   std::atomic<int64_t> shared_limit{kDefaultSharedBytes};
 };
 
+// Counters of tiles for persistent blocks. A launch leaves its counter at 0, so launches that follow each other use the
+// same one; those that may run together must not: each stream has its own, and under capture each stream of each graph.
+class TileQueues {
+ public:
+  uint64_t Get(const Driver& driver, CUstream stream) {
+    unsigned long long stream_id = reinterpret_cast<uintptr_t>(stream), capture_id = 0;
+    int status = 0;
+    driver.Check(driver.cuStreamGetCaptureInfo(stream, &status, &capture_id, nullptr, nullptr, nullptr),
+                 "cuStreamGetCaptureInfo");
+    if (status != kCaptureActive) {
+      // Handles are used again, and those of the default streams stand for several.
+      capture_id = 0;
+      driver.Check(driver.cuStreamGetId(stream, &stream_id), "cuStreamGetId");
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::pair<uint64_t, uint64_t> user{stream_id, capture_id};
+    auto found = used_.find(user);
+    if (found != used_.end()) return found->second;
+    if (used_.size() % kChunk == 0) base_ = Zeros(driver);
+    uint64_t address = base_ + used_.size() % kChunk * kApart;
+    used_.emplace(user, address);
+    return address;
+  }
+
+  void Free(const Driver& driver) {
+    for (CUdeviceptr chunk : chunks_) driver.cuMemFree(chunk);
+  }
+
+ private:
+  static constexpr size_t kChunk = 512, kApart = 32;  // a sector each
+
+  // Neither the allocation nor the clearing may become part of a graph that is being captured.
+  uint64_t Zeros(const Driver& driver) {
+    int mode = kCaptureRelaxed;
+    driver.Check(driver.cuThreadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
+    CUdeviceptr chunk = 0;
+    CUstream own = nullptr;
+    CUresult result = driver.cuMemAlloc(&chunk, kChunk * kApart);
+    if (result == kCudaSuccess) result = driver.cuStreamCreate(&own, kStreamNonBlocking);
+    if (result == kCudaSuccess) result = driver.cuMemsetD8Async(chunk, 0, kChunk * kApart, own);
+    if (result == kCudaSuccess) result = driver.cuStreamSynchronize(own);
+    if (own != nullptr) driver.cuStreamDestroy(own);
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    if (chunk != 0) chunks_.push_back(chunk);
+    driver.Check(result, "counters of tiles");
+    return chunk;
+  }
+
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> used_;
+  std::vector<CUdeviceptr> chunks_;
+  uint64_t base_ = 0;
+};
+
 struct LoadedDevice {
   CUcontext context = nullptr;
   CUmodule module = nullptr;
   ZeroBytes zeros;
+  TileQueues queues;
   std::vector<std::unique_ptr<LoadedKernel>> kernels;
 };
 
@@ -130,6 +187,8 @@ Param ParseParam(const JsonObject& data, const Signature& signature) {
   } else if (kind == "workspace") {
     param.kind = Param::Kind::kWorkspace;
     param.index = static_cast<int>(JsonInt(data, "index"));
+  } else if (kind == "tile_queue") {
+    param.kind = Param::Kind::kTileQueue;
   } else {
     TVM_FFI_THROW(ValueError) << "unknown kernel parameter kind '" << kind << "'";
   }
@@ -186,6 +245,7 @@ class Launcher {
       const Driver& driver = Driver::Get();
       CUcontext popped = nullptr;
       if (driver.cuCtxPushCurrent(device->context) == kCudaSuccess) {
+        device->queues.Free(driver);
         driver.cuModuleUnload(device->module);
         driver.cuCtxPopCurrent(&popped);
       }
@@ -242,7 +302,7 @@ class Launcher {
   }
 
   void FillParams(const Driver& driver, LoadedDevice* device, KernelPlan& plan, const BoundArg* bound, const int64_t* slots,
-                  const std::vector<ffi::Tensor>& workspaces, char* buffer, void** pointers) {
+                  const std::vector<ffi::Tensor>& workspaces, CUstream stream, char* buffer, void** pointers) {
     size_t n = 0;
     for (Param& param : plan.params) {
       char* to = buffer + param.offset;
@@ -267,6 +327,11 @@ class Launcher {
           } else {
             std::memcpy(to, &bound[param.index].integer, SizeOf(param.dtype));
           }
+          break;
+        }
+        case Param::Kind::kTileQueue: {
+          uint64_t address = device->queues.Get(driver, stream);
+          std::memcpy(to, &address, 8);
           break;
         }
         case Param::Kind::kTensorMap: {
@@ -327,7 +392,7 @@ class Launcher {
       auto address = reinterpret_cast<uintptr_t>(large.get());
       buffer = large.get() + (alignof(CUtensorMap) - address % alignof(CUtensorMap)) % alignof(CUtensorMap);
     }
-    FillParams(driver, device, plan, bound, slots, workspaces, buffer, pointers);
+    FillParams(driver, device, plan, bound, slots, workspaces, stream, buffer, pointers);
     CUresult status = driver.cuLaunchKernelEx(&config, kernel.function, pointers, nullptr);
     if (status == kCudaSuccess) return;
     TVM_FFI_THROW(RuntimeError) << "launching " << plan.entry << " failed: " << driver.Name(status) << " (" << status

@@ -44,13 +44,14 @@ def flashattn(
     num_stages=2,
     threads=256,
     swizzle="auto",
+    dtype="float16",
 ):
     """A kernel (Q, K, V) -> Output. A causal query i sees the keys up to i + seq_kv - seq_q."""
     scale = LOG2E / math.sqrt(dim)
     past = seq_kv - seq_q
     q_shape = (batch, heads, seq_q, dim)
     kv_shape = (batch, heads, seq_kv, dim)
-    dtype, accum_dtype = "float16", "float32"
+    accum_dtype = "float32"
 
     @T.macro
     def MMA0(

@@ -30,6 +30,19 @@ int cuModuleGetFunction(void** f, void* m, const char* name) { *f = strdup(name)
 int cuFuncSetAttribute(void* f, int a, int v) { LOG("{\"call\": \"attribute\", \"function\": \"%s\", \"attribute\": %d, \"value\": %d}\n", (char*)f, a, v); return fails("attribute"); }
 int cuMemAlloc_v2(unsigned long long* p, size_t n) { *p = 4096; return 0; }
 int cuMemsetD8_v2(unsigned long long p, unsigned char v, size_t n) { return 0; }
+int cuMemFree_v2(unsigned long long p) { return 0; }
+int cuMemsetD8Async(unsigned long long p, unsigned char v, size_t n, void* s) { return 0; }
+int cuStreamCreate(void** s, unsigned f) { *s = malloc(1); return 0; }
+int cuStreamDestroy_v2(void* s) { free(s); return 0; }
+int cuStreamSynchronize(void* s) { return 0; }
+int cuStreamGetId(void* s, unsigned long long* id) { *id = (unsigned long long)(size_t)s; return 0; }
+int cuStreamGetCaptureInfo_v2(void* s, int* active, unsigned long long* id, void* g, void* d, size_t* n) {
+  const char* capture = getenv("STUB_CAPTURE");
+  *active = capture != NULL;
+  *id = capture != NULL ? strtoull(capture, NULL, 10) : 0;
+  return 0;
+}
+int cuThreadExchangeStreamCaptureMode(int* mode) { return 0; }
 int cuEventCreate(void** e, unsigned f) { *e = malloc(1); return 0; }
 int cuEventDestroy_v2(void* e) { free(e); return 0; }
 int cuEventRecord(void* e, void* s) { LOG("{\"call\": \"record\", \"stream\": %llu}\n", (unsigned long long)(uintptr_t)s); return 0; }

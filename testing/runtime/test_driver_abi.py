@@ -31,6 +31,9 @@ static_assert(offsetof(OurLaunchConfig, stream) == offsetof(::CUlaunchConfig, hS
 static_assert(offsetof(OurLaunchConfig, attributes) == offsetof(::CUlaunchConfig, attrs), "attrs");
 static_assert(kMaxDynamicSharedSizeBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, "shared size");
 static_assert(kNonPortableClusterSize == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, "cluster size");
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING, "own stream");
+static_assert(kCaptureActive == CU_STREAM_CAPTURE_STATUS_ACTIVE, "capture status");
+static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED, "capture mode");
 static_assert(kLaunchCooperative == CU_LAUNCH_ATTRIBUTE_COOPERATIVE, "cooperative");
 static_assert(kLaunchClusterDimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, "cluster");
 static_assert(kLaunchProgrammatic == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, "programmatic");

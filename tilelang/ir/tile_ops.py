@@ -160,6 +160,18 @@ _ROWS = (
         "dst = src, a 16-bit fragment, through shared memory: every warpgroup stages its own rows, chunk by chunk, "
         "in its own slots of `stage` (warpgroup * slots, rows, columns of a chunk) and stores them by TMA",
     ),
+    TileOpRow(
+        "request_tile",
+        {"dst": _W, "queue": _U, "first": _V, "last": _V},
+        {},
+        "dst (a scalar) = `first` + the requests to `queue` before this one; after request `last` it is 0 again",
+    ),
+    TileOpRow(
+        "publish_tile",
+        {"src": _V, "dst": _W},
+        {"blocks": 1},
+        "dst (shared, one element) = src (a scalar): what the producer tells the consumers",
+    ),
     TileOpRow("turn_start", {}, {}, "before any turn_wait: warpgroup 0 has the turn"),
     TileOpRow("turn_wait", {}, {}, "wait until the warpgroup before this one has passed the turn on"),
     TileOpRow(

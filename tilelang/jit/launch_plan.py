@@ -18,7 +18,15 @@ from tilelang.codegen import cuda
 from tilelang.ir.attrs import GLOBAL
 from tilelang.jit.signature import expression_text
 from tilelang.runtime import dtypes
-from tilelang.runtime.plan import KernelLaunch, LaunchPlan, PointerParam, ScalarParam, TensorMapParam, ValueParam
+from tilelang.runtime.plan import (
+    KernelLaunch,
+    LaunchPlan,
+    PointerParam,
+    ScalarParam,
+    TensorMapParam,
+    TileQueueParam,
+    ValueParam,
+)
 from tilelang.runtime.signature import ScalarArg, Signature, TensorArg
 from tilelang.support.errors import InternalError
 
@@ -49,6 +57,8 @@ def _kernel(kernel: cuda.KernelLaunch, signature: Signature, names: dict[str, in
 
     def param(given: Any) -> Any:
         match given:
+            case cuda.PointerParam() if given.index == len(signature.args):
+                return TileQueueParam()
             case cuda.PointerParam():
                 return PointerParam(given.index)
             case cuda.TensorMapParam():

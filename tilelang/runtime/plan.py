@@ -20,6 +20,7 @@ __all__ = [
     "PointerParam",
     "ScalarParam",
     "TensorMapParam",
+    "TileQueueParam",
     "ValueParam",
     "WorkspaceParam",
 ]
@@ -59,6 +60,13 @@ class WorkspaceParam:
 
 
 @dataclass(frozen=True)
+class TileQueueParam:
+    """The address of a counter (4 bytes, 0 between launches) that no launch running at the same time uses."""
+
+    kind: str = "tile_queue"
+
+
+@dataclass(frozen=True)
 class TensorMapParam:
     """A tensor map over argument `arg` (or workspace `arg`). Dimension 0 is the fastest; `dims` in elements,
     `strides` in bytes from the second dimension on and `offset` in bytes are expression texts; `box` in elements;
@@ -79,12 +87,13 @@ class TensorMapParam:
     kind: str = "tensor_map"
 
 
-Param = PointerParam | ValueParam | ScalarParam | WorkspaceParam | TensorMapParam
+Param = PointerParam | ValueParam | ScalarParam | WorkspaceParam | TileQueueParam | TensorMapParam
 _PARAMS: dict[str, Any] = {
     "pointer": PointerParam,
     "value": ValueParam,
     "scalar": ScalarParam,
     "workspace": WorkspaceParam,
+    "tile_queue": TileQueueParam,
     "tensor_map": TensorMapParam,
 }
 

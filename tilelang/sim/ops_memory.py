@@ -212,6 +212,7 @@ for _name, _f in (
     ("or", lambda a, b: a | b),
     ("xor", lambda a, b: a ^ b),
     ("exch", lambda a, b: b),
+    ("inc", lambda a, b: np.where(a >= b, 0, a + 1)),
 ):
     _atomic(_name, _f)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.analysis.roles import Arrival, Roles
+from tilelang.ir.attrs import TILE_QUEUE
 from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.costs import CostSheet
@@ -118,6 +119,8 @@ class Program:
         self._block: tuple[int, ...] = ()
         scope = {**_SCOPE, **t.consts}
         exec(compile(self.source, f"<sim {self.name}>", "exec"), scope)
+        attrs = func.attrs or {}
+        self.queue_spent = int(attrs[TILE_QUEUE]) if TILE_QUEUE in attrs else None
         self._host = scope["host"]
         self._kernels: list[Callable[..., Any]] = [scope[f"kernel{i}"] for i in range(t.launches)]
 
@@ -182,7 +185,9 @@ class Program:
         not fit. `costs` and `written` take down what the blocks cost and which bytes of arguments they write.
         """
         self._costs, self._written = costs, written
-        given = args if isinstance(args, Mapping) else dict(zip(self.params, args, strict=True))
+        own = self._tile_queue(blocks)
+        wanted = [p for p in self.params if p not in own]
+        given = own | (dict(args) if isinstance(args, Mapping) else dict(zip(wanted, args, strict=True)))
         if missing := [p for p in self.params if p not in given]:
             raise TypeError(f"{self.name} needs the argument(s) {missing}")
         how = POLICIES[policy] if isinstance(policy, str) else policy
@@ -208,6 +213,13 @@ class Program:
                 self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
         stats |= {"seconds": time.perf_counter() - t0, "gangs": dict(self.partitions)}
         return list(reports.values()), stats
+
+    def _tile_queue(self, blocks: Any) -> dict[str, Any]:
+        """The parameter that launchers supply themselves: the counter of tiles. Where only some blocks run it starts
+        as if the others had taken all but the first ones."""
+        if self.queue_spent is None:
+            return {}
+        return {self.params[-1]: np.array([0 if blocks == "all" else self.queue_spent], np.uint32)}
 
     def _launch(
         self, index: int, extents: dict[str, int], env: Any, context: Any, stats: Any, grid: Any, blocks: Any

@@ -28,7 +28,8 @@ class CompileOptions:
     warpgroup_turns: bool | None = None  # warpgroups issue their gemms in turns
     relaxed_division: bool = True  # quotients that are rounded to 16 bits may be off by 2 ulp of float32
     deferred_sums: bool = True  # lanes add up their parts of a row sum once, after the loop
-    lazy_rescale: float = 0.0  # powers of two by which a maximum grows before accumulators are rescaled; 0 = always
+    # powers of two by which a maximum grows before accumulators are rescaled; 0 = always, None = where it pays unseen
+    lazy_rescale: float | None = None
     l2_hints: bool = True  # loads that other blocks repeat stay in L2, others leave first
     pinned_waits: bool = False  # early waits keep their place in machine code, where warpgroups take no turns
     early_waits: bool = True  # gemms retire before the exponentials of a tile, not behind them

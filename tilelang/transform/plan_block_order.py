@@ -84,7 +84,13 @@ def _group(kernel: Kernel, loops: list[Any], axis: str, descending: bool, values
         total = total + substitute(extent, {var: longest}) * kilobytes
     budget = arch.l2_bytes // 1024 * L2_SHARE[0] // L2_SHARE[1]
     one = tirx.const(1, "int32")
-    return sym.Analyzer().simplify(tirx.max(one, tirx.floordiv(tirx.const(budget, "int32"), tirx.max(one, total))))
+    most = sym.Analyzer().simplify(tirx.max(one, tirx.floordiv(tirx.const(budget, "int32"), tirx.max(one, total))))
+    others = [const_int(kernel.extent(f"blockIdx.{d}")) for d in "xyz" if d != axis]
+    if const_int(most) is None or None in others:
+        return most
+    count = math.prod(n for n in others if n is not None)
+    groups = -(-count // int(most))
+    return tirx.const(-(-count // groups), "int32")  # of one size, rather than full ones and a rest
 
 
 def _shared_loads(loop: Any, var: Any, values: dict[Any, Any]) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tilelang.ir.stmts import Kernel, map_kernels, rebuild, substitute, walk_list
+from tilelang.ir.stmts import Kernel, const_int, map_kernels, rebuild, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["length_order", "panel_order", "rasterize_blocks"]
@@ -92,6 +92,8 @@ def _panel(linear: Any, wide: Any, tall: Any, panel: Any) -> tuple[Any, Any]:
     """(column, row) of the `linear`-th block when panels of `panel` rows are walked column by column."""
     size = wide * panel
     group = tirx.truncdiv(linear, size)
-    rows = tirx.min(tall - group * panel, panel)
+    whole = const_int(tall), const_int(panel)  # a division by a constant where every panel is full
+    full = whole[0] is not None and whole[1] is not None and whole[0] % whole[1] == 0
+    rows = panel if full else tirx.min(tall - group * panel, panel)
     inside = tirx.truncmod(linear, size)
     return tirx.truncdiv(inside, rows), group * panel + tirx.truncmod(inside, rows)

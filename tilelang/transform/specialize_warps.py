@@ -66,6 +66,7 @@ __all__ = ["Roles", "specialize_warps"]
 WARP = 32
 OTHER_REGISTERS = 40  # of a thread: addresses, cursors, temporaries (163 in all beside an accumulator of 128, by hand)
 WARPGROUP = 128
+_COUNTER = {"dtype": "uint32", "space": "global", "order": "relaxed"}
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ class _Specializer:
         self.roles = plan_roles(self.kernel, self.arch)
         allocs = [s for s in self.kernel.body if isinstance(s, tirx.AllocBuffer)]
         rest = [s for s in self.kernel.body if not isinstance(s, tirx.AllocBuffer)]
+        self.published = [s for s in walk_list(rest) if _name(s) == "publish_tile"]
         self.find_rings(rest)
         self.variables = _variables_of_loads(rest)
         producer = self.own_variables(fresh(self.produce(rest)))  # both arms define the same loops
@@ -230,8 +232,10 @@ class _Specializer:
         for stmt in stmts:
             if stmt in at:
                 out += self.fill(at[stmt])
-            elif isinstance(stmt, tirx.Bind) or self.is_own_store(stmt):
+            elif isinstance(stmt, tirx.Bind) or self.is_own_store(stmt) or _leaves(stmt):
                 out.append(stmt)
+            elif _name(stmt) == "request_tile":
+                out.append(_request(TileOp.of(stmt)))
             elif bodies(stmt) and any(_is_load(s) or self.is_own_store(s) for s in walk_list([stmt])):
                 out.append(with_bodies(stmt, [self.produce(b) for b in bodies(stmt)]))
         return _drop_unused_binds(out)
@@ -243,7 +247,9 @@ class _Specializer:
     def own_variables(self, producer: list[Any]) -> list[Any]:
         """The producer's statements on variables of its own, so that each role's are uniform by themselves."""
         own = {v: _like(v, f"{v.name}_producer") for v in self.variables}
-        return [*(tirx.AllocBuffer(v) for v in own.values()), *(substitute(s, own) for s in producer)]
+        allocs = [tirx.AllocBuffer(v) for v in own.values()]
+        told = {_dst(s): own[TileOp.of(s)["src"].source] for s in self.published}  # it knows without looking
+        return [*allocs, *(substitute(s, {**own, **told}) for s in producer)]
 
     def fill(self, visit: _Visit) -> list[Any]:
         ring = visit.ring
@@ -251,6 +257,12 @@ class _Specializer:
         out = []
         if ring.repeats:
             out.append(device_op("mbar_wait", tirx.address_of(ring.empty[stage]), phase ^ 1))
+        if _name(visit.loads[0]) == "publish_tile":
+            (op,) = (TileOp.of(s) for s in visit.loads)
+            slot = self.versions[op["dst"].source]
+            out.append(tirx.BufferStore(slot, op["src"], [stage, tirx.const(0, "int32")]))
+            out.append(device_op("mbar_arrive", tirx.address_of(ring.full[stage])))
+            return out + ring.advance("producer")
         out.append(device_op("mbar_expect_tx", tirx.address_of(ring.full[stage]), ring.bytes))
         for s in visit.loads:
             op = TileOp.of(s)
@@ -275,7 +287,7 @@ class _Specializer:
         visits, out = self.visits_of(stmts), []
         passed: list[_Ring] = []
         for i, stmt in enumerate(stmts):
-            if _is_load(stmt):
+            if _is_load(stmt) or _name(stmt) == "request_tile":
                 continue
             starts = [v for v in visits if v.first == i]
             loaded = {_dst(s) for s in walk_list([stmt]) if _is_load(s)}
@@ -403,8 +415,28 @@ def _slots(path: tuple[Any, ...]) -> int:
 
 
 def _is_load(stmt: Any) -> bool:
+    """Does the producer fill a tile with it?"""
     op = TileOp.from_stmt(stmt)
-    return op is not None and op.name == "copy" and op.attrs["via"] == "tma_load"
+    return op is not None and (op.name == "publish_tile" or (op.name == "copy" and op.attrs["via"] == "tma_load"))
+
+
+def _leaves(stmt: Any) -> bool:
+    """Does the statement decide whether a loop goes on?"""
+    return any(isinstance(s, tirx.Break | tirx.Continue) for s in walk_list([stmt])) and not any(
+        isinstance(s, tirx.For | tirx.While) for s in walk_list([stmt])
+    )
+
+
+def _request(op: TileOp) -> Any:
+    """The request of one thread."""
+    asked = device_op("atomic_inc", tirx.address_of(op["queue"].source[0]), tirx.Cast("uint32", op["last"]), **_COUNTER)
+    value = op["first"] + tirx.Cast("int32", asked)
+    return tirx.BufferStore(op["dst"].source, value, [0], span=op.span)
+
+
+def _name(stmt: Any) -> str:
+    op = TileOp.from_stmt(stmt)
+    return op.name if op is not None else ""
 
 
 def _dst(load: Any) -> Any:

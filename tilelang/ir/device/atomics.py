@@ -205,6 +205,7 @@ ROWS = (
     _row("atomic_or", _logic("or"), _INTS, "*p |= x"),
     _row("atomic_xor", _logic("xor"), _INTS, "*p ^= x"),
     _row("atomic_exch", _atom("exch", _b, lambda d: d), _WORDS, "*p = x"),
+    _row("atomic_inc", _atom("inc", lambda d: _PTX[d], lambda d: d), ("uint32",), "*p = *p >= x ? 0 : *p + 1"),
     _row("atomic_cas", _cas, _INTS, "if (*p == compare) *p = x"),
     DeviceOpRow("atomic_add_x2", _add_packed, (_16,), doc="p[0..1] += x, each element atomic; p is 4-byte aligned"),
     DeviceOpRow(
