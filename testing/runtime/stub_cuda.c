@@ -37,7 +37,7 @@ int cuStreamDestroy_v2(void* s) { free(s); return 0; }
 int cuStreamSynchronize(void* s) { return 0; }
 int cuStreamGetId(void* s, unsigned long long* id) { *id = (unsigned long long)(size_t)s; return 0; }
 int cuStreamGetCaptureInfo_v2(void* s, int* active, unsigned long long* id, void* g, void* d, size_t* n) {
-  const char* capture = getenv("STUB_CAPTURE");
+  const char* capture = getenv("TILELANG_STUB_CAPTURE");
   *active = capture != NULL;
   *id = capture != NULL ? strtoull(capture, NULL, 10) : 0;
   return 0;

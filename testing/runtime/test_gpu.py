@@ -88,6 +88,54 @@ def test_is_captured_into_a_graph() -> None:
     torch.testing.assert_close(c, a.float() @ b.float(), rtol=1e-2, atol=1e-1)
 
 
+@tilelang.jit(out_idx=-1, target="cuda", pass_configs={"tl.persistent": True})
+def running_products(rows: int, columns: int, block: int = 64):
+    """C[y, x] = sum over k <= x of A[y, x] B[y, k]: tiles of unequal length, which persistent blocks are handed."""
+    shape = (rows, columns * block, block)
+
+    @T.prim_func
+    def main(A: T.Tensor(shape, "float16"), B: T.Tensor(shape, "float16"), C: T.Tensor(shape, "float32")):
+        with T.Kernel(columns, rows, threads=128) as (bx, by):
+            As, Bs = T.alloc_shared((block, block), "float16"), T.alloc_shared((block, block), "float16")
+            acc = T.alloc_fragment((block, block), "float32")
+            T.clear(acc)
+            T.copy(A[by, bx * block, 0], As)
+            for k in T.Pipelined(bx + 1, num_stages=2):
+                T.copy(B[by, k * block, 0], Bs)
+                T.gemm(As, Bs, acc)
+            T.copy(acc, C[by, bx * block, 0])
+
+    return main
+
+
+def test_tiles_are_handed_out_again_at_every_launch() -> None:
+    """Eagerly, on streams at the same time, and in a graph: the counters never meet."""
+    rows, columns = 40, 17
+    kernel = running_products(rows, columns)
+    assert "tile_queue" in kernel.get_kernel_source()
+    shape = (rows, columns * 64, 64)
+    inputs = [tuple(torch.randn(shape, device="cuda").half() for _ in range(2)) for _ in range(2)]
+    want = [kernel(*x).clone() for x in inputs]
+    a, b = (t.float().view(rows, columns, 64, 64) for t in inputs[0])
+    torch.testing.assert_close(want[0], (a @ b.cumsum(1)).view(shape), rtol=1e-2, atol=0.5)
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    torch.cuda.synchronize()
+    got: list[tuple[int, Any]] = []
+    for turn in range(40):
+        with torch.cuda.stream(streams[turn % 4]):
+            got.append((turn % 2, kernel(*inputs[turn % 2])))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = [kernel(*inputs[0]), kernel(*inputs[1])]
+    for _ in range(5):
+        graph.replay()
+        got.append((1, kernel(*inputs[1])))
+    torch.cuda.synchronize()
+    got += list(enumerate(captured))
+    assert all(torch.equal(out, want[which]) for which, out in got)
+
+
 def test_misfits_are_refused_before_launching() -> None:
     kernel = scale_rows()
     bad: list[tuple[Any, str]] = [

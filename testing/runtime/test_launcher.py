@@ -17,6 +17,7 @@ from tilelang.runtime.plan import (
     PointerParam,
     ScalarParam,
     TensorMapParam,
+    TileQueueParam,
     ValueParam,
     WorkspaceParam,
 )
@@ -146,6 +147,22 @@ def test_workspace_is_allocated_for_the_call(driver: Any) -> None:
             kernel(*inputs())
         return
     kernel(*inputs())
+
+
+def test_every_stream_and_graph_has_a_tile_queue(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches that may run together must not share the counter that hands out tiles; others may."""
+    driver.params(8)
+    kernel = make((TileQueueParam(),))
+    for capture in ("", "", "5", "5", "6", ""):
+        if capture:
+            monkeypatch.setenv("TILELANG_STUB_CAPTURE", capture)
+        else:
+            monkeypatch.delenv("TILELANG_STUB_CAPTURE", raising=False)
+        kernel(*inputs())
+    used = [struct.unpack("<Q", bytes.fromhex(c["params"][0]))[0] for c in driver.calls("launch")]
+    eager, first, second = used[0], used[2], used[4]
+    assert used == [eager, eager, first, first, second, eager]
+    assert len({eager, first, second}) == 3 and all(address % 32 == 0 for address in used)
 
 
 def test_driver_errors_are_told(driver: Any) -> None:

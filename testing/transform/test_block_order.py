@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from outline import SM90
 from tile_programs import Builder, region
-from tvm import sym, tirx
+from tvm import ir, sym, tirx
 
 from tilelang.analysis.monotone import direction
+from tilelang.ir.attrs import TILE_QUEUE
 from tilelang.ir.stmts import bodies, launches, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.sim import simulate
@@ -45,7 +46,7 @@ def order_of(func: Any, **options: Any) -> TileOp | None:
 def test_longer_blocks_start_first() -> None:
     op = order_of(walking(lambda x, y, z: tirx.min(x + 1, tirx.const(8, "int32"))))
     assert op is not None and op.attrs["axis"] == "x" and op.attrs["descending"]
-    assert int(op["group"]) == 4  # 128 KiB for 4 tiles of 8 KiB each
+    assert int(op["group"]) == 3  # 128 KiB would hold 4 tiles of 8 KiB; 6 blocks make two groups of one size
     op = order_of(walking(lambda x, y, z: 8 - y // 2 * 2))
     assert op is not None and op.attrs["axis"] == "y" and not op.attrs["descending"]
 
@@ -81,7 +82,7 @@ def test_every_block_runs_once_and_groups_go_from_long_to_short() -> None:
                 at = {v: tirx.const(n, "int32") for v, n in zip(axes, (x, y, z), strict=True)}
                 visited.append(tuple(int(simplify(substitute(binds[f"block_{d}"], at))) for d in "xyz"))
     assert sorted(visited) == sorted((x, y, z) for x in range(4) for y in range(3) for z in range(2))
-    assert [x for x, _, _ in visited] == [3] * 4 + [2] * 4 + [1] * 4 + [0] * 4 + [3] * 2 + [2] * 2 + [1] * 2 + [0] * 2
+    assert [x for x, _, _ in visited] == 2 * ([3] * 3 + [2] * 3 + [1] * 3 + [0] * 3)
 
 
 def test_directions() -> None:
@@ -117,36 +118,46 @@ def triangle(nx: int = 5, ny: int = 3) -> Any:
     return b.func
 
 
-def test_persistent_blocks_walk_long_tiles_first_and_every_other_wave_backwards() -> None:
+def test_tiles_of_unequal_length_are_handed_out() -> None:
     context = Context(FEW, CompileOptions(persistent=True))
     func = lower(triangle(), FEW, stop_after="scheduled", context=context)
     assert any("persistent" in note for note in context.notes)
+    assert func.params[-1].name == "tile_queue" and int(func.attrs[TILE_QUEUE]) == 15 - 4
     (kernel,) = launches(func)
-    loop = next(s for s in walk_list(kernel.body) if isinstance(s, tirx.For) and s.loop_var.name == "wave")
-    binds = [s for s in bodies(loop)[0] if isinstance(s, tirx.Bind)]
-    simplify = sym.Analyzer().simplify
-    tiles = []
-    for block in range(4):
-        at = {kernel.axis("blockIdx.x"): tirx.const(block, "int32")}
-        for wave in range(int(simplify(substitute(loop.extent, at)))):
-            values = {**at, loop.loop_var: tirx.const(wave, "int32")}
-            for bind in binds:
-                values[bind.var] = simplify(substitute(bind.value, values))
-            tile, x, y = (int(values[b.var]) for b in binds[:3])
-            assert tile == wave * 4 + (3 - block if wave % 2 else block)
-            tiles.append((tile, x, y))
-    assert sorted(t for t, _, _ in tiles) == list(range(15))
-    assert {(x, y) for _, x, y in tiles} == {(x, y) for x in range(5) for y in range(3)}
-    lengths = [x for _, x, _ in sorted(tiles)]
-    assert lengths == sorted(lengths, reverse=True)
+    loops = [s for s in walk_list(kernel.body) if isinstance(s, tirx.For) and s.loop_var.name.startswith("wave")]
+    assert len(loops) == 2  # the producer's and the consumers'
+    for loop in loops:
+        leave, tile = bodies(loop)[0][:2]
+        assert isinstance(leave, tirx.IfThenElse) and isinstance(leave.then_case, tirx.Break)
+        assert isinstance(tile, tirx.Bind) and isinstance(tile.value, ir.TensorLoad)
+        binds = [s for s in walk_list(bodies(loop)[0][2:]) if isinstance(s, tirx.Bind)][:2]
+        simplify = sym.Analyzer().simplify
+        places = []
+        for n in range(15):
+            values = {tile.var: tirx.const(n, "int32")}
+            places.append(tuple(int(simplify(substitute(b.value, values))) for b in binds))
+        assert set(places) == {(x, y) for x in range(5) for y in range(3)}
+        assert [x for x, _ in places] == sorted((x for x, _ in places), reverse=True)
+    asked = [s for s in walk_list(kernel.body) if isinstance(s, tirx.BufferStore) and "asked" in s.buffer.name]
+    assert len(asked) == 1  # one thread asks
 
 
-def test_persistent_blocks_compute_every_tile() -> None:
+@pytest.mark.parametrize("policy", ["random", "eager-first", "adv-last"])
+def test_persistent_blocks_compute_every_tile(policy: str) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((3, 320, 64)).astype(np.float16) for _ in range(2))
-    c = np.full_like(a, np.nan)
     func = lower(triangle(), FEW, CompileOptions(persistent=True))
-    assert not simulate(func, {"A": a, "B": b, "C": c}, policy="random", seed=1).reports
+    c = np.full_like(a, np.nan)
+    assert not simulate(func, {"A": a, "B": b, "C": c}, policy=policy, seed=1).reports
     sums = b.reshape(3, 5, 64, 64).astype(np.float32).cumsum(1)
     want = np.einsum("yxij,yxjk->yxik", a.reshape(3, 5, 64, 64).astype(np.float32), sums).reshape(c.shape)
     np.testing.assert_allclose(c.astype(np.float32), want, rtol=2e-2, atol=2e-1)
+
+
+def test_some_blocks_alone_compute_their_first_tiles() -> None:
+    """Where only a sample of blocks runs, none takes over the tiles of the others."""
+    a, b = (np.ones((3, 320, 64), np.float16) for _ in range(2))
+    c = np.full_like(a, np.nan)
+    func = lower(triangle(), FEW, CompileOptions(persistent=True))
+    assert not simulate(func, {"A": a, "B": b, "C": c}, blocks=[(1, 0, 0)]).reports
+    assert np.isfinite(c).sum() == 64 * 64

@@ -105,7 +105,9 @@ class _Reader:
 
     def tile_op(self, op: TileOp, stmt: Any) -> None:
         anew = {op["c"].source} if op.name == "gemm" and _is_true(op["clear"]) else set()
-        if any(not t.write and self.kinds.get(t.buffer) is Kind.UNKNOWN and t.buffer not in anew for t in touches(stmt)):
+        if any(
+            not t.write and self.kinds.get(t.buffer) is Kind.UNKNOWN and t.buffer not in anew for t in touches(stmt)
+        ):
             raise _Depends
         known = {t.buffer for t in touches(stmt)} & self.kinds.keys()
         tainted = {b for b in known if self.kinds[b] is not Kind.PLAIN}

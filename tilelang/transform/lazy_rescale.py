@@ -109,7 +109,9 @@ class _Rewriter:
             scaled = [*f.scaled, *([] if f.total is None else [f.total])]
             base.update({_store(stmts[i]).buffer: Kind.SUM for i in scaled})
             steps += [stmts[i] for i in (f.save, f.reduce, f.factor, *scaled)]
-        rounded = [op["a"].source for s in walk_list(self.kernel.body) if (op := TileOp.from_stmt(s)) and op.name == "gemm"]
+        rounded = [
+            op["a"].source for s in walk_list(self.kernel.body) if (op := TileOp.from_stmt(s)) and op.name == "gemm"
+        ]
         wide = all(bits_of(b) >= MIN_BITS for b in rounded)
         return wide and reference_is_free(self.kernel.body, base, steps, found[0][1].c)
 

@@ -30,10 +30,22 @@ from tvm import ir, tirx
 
 from tilelang.analysis.block_loads import pipelined_loops
 from tilelang.analysis.effects import is_async_gemm, touches
-from tilelang.ir.attrs import BARRIER_SCOPE, DEVICE_OP_PREFIX, EXTENT, GLOBAL, REGISTER_SCOPES, SHARED, TILE_QUEUE, TILE_STAGES, VAR
+from tilelang.ir.attrs import (
+    BARRIER_SCOPE,
+    DEVICE_OP_PREFIX,
+    EXTENT,
+    GLOBAL,
+    LAYOUT,
+    REGISTER_SCOPES,
+    SHARED,
+    TILE_QUEUE,
+    TILE_STAGES,
+    VAR,
+)
 from tilelang.ir.device_ops import DEVICE_OPS
 from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels, rebuild, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
+from tilelang.layout import row_major
 from tilelang.transform.form_clusters import BLOCKS, pair_blocks
 from tilelang.transform.plan_stages import shared_bytes, stages_that_fit
 from tilelang.transform.rasterize_blocks import length_order, panel_order
@@ -218,7 +230,8 @@ class _Handed:
     def __init__(self, queue: Any, tiles: Any, takers: Any) -> None:
         self.ticket, asked = (tirx.decl_buffer((1,), "int32", n, scope=VAR, layout=None) for n in ("ticket", "asked"))
         told = tirx.decl_buffer((1,), "int32", "told", scope=SHARED, layout=None)
-        self.allocs = [tirx.AllocBuffer(b) for b in (self.ticket, asked, told)]
+        notes = {LAYOUT: row_major((1,)).dumps()}
+        self.allocs = [tirx.AllocBuffer(self.ticket), tirx.AllocBuffer(asked), tirx.AllocBuffer(told, notes)]
         self.leave = tirx.IfThenElse(self.ticket[0] >= tiles, tirx.Break(), None)
         operands = {"dst": region_of(asked), "queue": region_of(queue), "first": takers, "last": tiles - 1}
         self.request = make_tile_op("request_tile", operands)

@@ -190,7 +190,16 @@ define internal {t} @{name}({t} %a, {t} %b) alwaysinline nounwind {{
 }}"""
 
 
-_ATOMIC_RMW = {"add": "add", "max": "max", "min": "min", "and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap"}
+_ATOMIC_RMW = {
+    "add": "add",
+    "max": "max",
+    "min": "min",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "exch": "xchg",
+    "inc": "uinc_wrap",
+}
 
 
 def _atomic_text(op: str, dtype: str) -> str:
