@@ -149,7 +149,7 @@ class _Reader:
         kind, row = self.kind(s.value, values)
         if any(self.kind(i, values)[0] is not Kind.PLAIN for i in s.indices):
             raise _Depends
-        constant = not _loads_of(s.value)
+        constant = not _loads_of(s.value) and not _vars_of(s.value)
         if constant and s.buffer in self.base:
             kind = self.base[s.buffer]  # a start
         elif kind is not Kind.PLAIN and not _same(row, s.indices[0]):

@@ -43,7 +43,7 @@ from tilelang.ir.attrs import (
     VAR,
 )
 from tilelang.ir.device_ops import DEVICE_OPS
-from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels, rebuild, substitute, walk_list
+from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels, rebuild, walk_list
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.layout import row_major
 from tilelang.transform.form_clusters import BLOCKS, pair_blocks
