@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilelang.support.positions import position
+
 __all__ = ["NOT_THE_USERS", "PACKAGE", "Note", "SourceSpan", "caller_span", "render"]
 
 
@@ -75,10 +77,10 @@ def caller_span() -> SourceSpan | None:
 def _frame_span(frame: types.FrameType) -> SourceSpan:
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line).rstrip("\n")
-    if sys.version_info >= (3, 11):
-        start, end, low, high = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-        if start is not None and end is not None and low is not None and high is not None:
-            return SourceSpan(file, start, _column(file, start, low), end, _column(file, end, high))
+    place = position(frame.f_code, frame.f_lasti)
+    if place is not None:
+        start, low, end, high = place
+        return SourceSpan(file, start, _column(file, start, low), end, _column(file, end, high))
     return SourceSpan(file, line, len(text) - len(text.lstrip()) + 1, line, len(text) + 1)
 
 

@@ -18,6 +18,7 @@ from tvm import ir
 
 from tilelang.support.diagnostics import Note, SourceSpan
 from tilelang.support.errors import UserError
+from tilelang.support.positions import position
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.compiled import source_of_code
@@ -75,19 +76,9 @@ def _hops(tb: types.TracebackType | None) -> list[tuple[types.CodeType, int]]:
     return out
 
 
-def _position(code: types.CodeType, lasti: int) -> tuple[int, int, int, int] | None:
-    if sys.version_info < (3, 11) or lasti < 0:
-        return None
-    line, end_line, column, end_column = list(code.co_positions())[lasti // 2]
-    if line is None or end_line is None or column is None or end_column is None:
-        return None
-    return line, column, end_line, end_column
-
-
 def _span(code: types.CodeType, lasti: int) -> SourceSpan | None:
-    source = source_of_code(code)
-    position = _position(code, lasti)
-    return source.span_at(*position) if source is not None and position is not None else None
+    source, place = source_of_code(code), position(code, lasti)
+    return source.span_at(*place) if source is not None and place is not None else None
 
 
 def _add_macro_notes(exc: UserError, hops: list[tuple[types.CodeType, int]]) -> None:
@@ -105,14 +96,14 @@ def _narrowed(exc: UserError, hops: list[tuple[types.CodeType, int]], span: Sour
     if exc.arg is None or not hops:
         return span
     code, lasti = hops[-1]
-    source, position = source_of_code(code), _position(code, lasti)
-    if source is None or position is None:
+    source, place = source_of_code(code), position(code, lasti)
+    if source is None or place is None:
         return span
-    node = _argument(_call_at(source, position), exc)
+    node = _argument(_call_at(source, place), exc)
     return source.span(node) if node is not None else span
 
 
-def _call_at(source: SourceFunction, position: tuple[int, int, int, int]) -> ast.Call | None:
+def _call_at(source: SourceFunction, place: tuple[int, int, int, int]) -> ast.Call | None:
     """The call of the user's source at a position (the tree that was compiled is rewritten, so it is parsed anew)."""
     indented = source.lines[0][:1].isspace()
     text = "\n".join(["if 1:", *source.lines] if indented else source.lines)
@@ -120,7 +111,7 @@ def _call_at(source: SourceFunction, position: tuple[int, int, int, int]) -> ast
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             here = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-            if here == position:
+            if here == place:
                 return node
     return None
 
@@ -179,7 +170,8 @@ def _wrapped(exc: Exception) -> UserError | None:
     if direct and isinstance(exc, AttributeError) and isinstance(exc.obj, ir.Expr):
         return errors.NoAttribute(what=describe(exc.obj), name=exc.name)
     if direct and isinstance(exc, TypeError) and re.match(r"[\w.<>]+\(\) (missing|takes|got)", text):
-        return errors.BadCall(why=text.replace(".__init__()", "()"))
+        said = text.replace(".__init__()", "()").partition(". Did you mean")[0]  # Python 3.13 guesses
+        return errors.BadCall(why=said)
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
         return errors.BadOperation(why=text)
     return None

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tilelang.support.positions import compile_tree
 from tilelang.tir_builder.rewrite import rewrite
 from tilelang.tir_builder.source import SourceFunction, source_of
 
@@ -65,7 +66,7 @@ def compile_source(fn: Callable[..., Any], source: SourceFunction, definition: a
         factory.type_params = []  # type: ignore[attr-defined]
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(factory, definition)], []))
     flags = fn.__code__.co_flags & _FUTURE_FLAGS
-    top = compile(module, source.file, "exec", flags=flags, dont_inherit=True)
+    top = compile_tree(module, source.file, flags)
     outer = next(c for c in top.co_consts if isinstance(c, types.CodeType) and c.co_name == _FACTORY)
     code = next(c for c in outer.co_consts if isinstance(c, types.CodeType) and c.co_name == _FUNCTION).replace(
         co_name=name

@@ -235,7 +235,7 @@ class Rewriter(ast.NodeTransformer):
         at = self.at(node.test)
         loop = self.call(node.test, "while_", self.thunk(self.expr(node.test)))
         target = ast.Name(self.temp(), ast.Store())
-        return [at, _located(ast.For(target, loop, self.block(node.body), []), node)]
+        return [at, _located(ast.For(target, loop, self.block(node.body), []), node.test)]
 
     def visit_For(self, node: ast.For) -> Any:
         if node.orelse:
@@ -244,7 +244,7 @@ class Rewriter(ast.NodeTransformer):
         loop = self.call(node.iter, "for_", self.snapshot(node.iter), _const(_spec(node.target)))
         name = self.temp()
         body = [*self.bind(node.target, _load(name, node.target)), *self.block(node.body)]
-        return [at, _located(ast.For(ast.Name(name, ast.Store()), loop, body, []), node)]
+        return [at, _located(ast.For(ast.Name(name, ast.Store()), loop, body, []), node.iter)]
 
     def visit_Break(self, node: ast.Break) -> Any:
         return [self.at(node), _located(ast.If(self.call(node, "break_"), [node], []), node)]
@@ -274,8 +274,8 @@ class Rewriter(ast.NodeTransformer):
             name = self.temp()
             items.append(ast.withitem(context, ast.Name(name, ast.Store())))
             head += self.bind(target, _load(name, target))
-        at = self.at(node.items[0].context_expr)
-        return [at, _located(ast.With(items, [*head, *self.block(node.body)]), node)]
+        first = node.items[0].context_expr
+        return [self.at(first), _located(ast.With(items, [*head, *self.block(node.body)]), first)]
 
     def visit_Match(self, node: Any) -> Any:
         node.subject = self.call(node.subject, "decide", self.expr(node.subject), _const(False))

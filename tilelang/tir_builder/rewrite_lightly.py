@@ -43,7 +43,7 @@ class LightRewriter(Rewriter):
     def visit_For(self, node: ast.For) -> Any:
         self.generic_visit(node)
         node.iter = self.call(node.iter, "iterable", node.iter)
-        return node
+        return ast.copy_location(node, node.iter)  # where errors of the iterator belong, in every version of Python
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         return node if node.decorator_list else self.generic_visit(node)

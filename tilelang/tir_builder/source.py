@@ -12,7 +12,6 @@ import copy
 import functools
 import inspect
 import linecache
-import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 from tvm import ir
 
 from tilelang.support.diagnostics import SourceSpan
+from tilelang.support.positions import positions
 from tilelang.tir_builder import errors
 
 __all__ = ["Place", "SourceFunction", "call_at", "node_span", "source_of", "source_of_lambda"]
@@ -174,15 +174,9 @@ def _spans(node: ast.Lambda, code: types.CodeType) -> bool:
     names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
     if list(code.co_varnames[: len(names)]) != names:
         return False
-    if sys.version_info < (3, 11):
-        return node.lineno == code.co_firstlineno
     low, high = (node.body.lineno, node.body.col_offset), (node.body.end_lineno, node.body.end_col_offset)
-    for line, end_line, column, end_column in code.co_positions():
-        if None in (line, end_line, column, end_column) or end_column == 0:
-            continue
-        if (line, column) < low or (end_line, end_column) > high:
-            return False
-    return True
+    places = [place for place in positions(code) if place is not None and place[3] != 0]
+    return bool(places) and all(place[:2] >= low and place[2:] <= high for place in places)
 
 
 def _size(node: ast.Lambda) -> tuple[int, int]:
