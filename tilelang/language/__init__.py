@@ -223,6 +223,7 @@ from tilelang.language.options import (
 from tilelang.language.packed import abs2, add2, dp4a, fast_rcp, fma, fma2, fmul, max2, min2, mul2, sub2
 from tilelang.language.persistent import Persistent
 from tilelang.language.pointers import make_tensor, make_tensor_from_addr
+from tilelang.language.random import rng_init, rng_rand, rng_rand_float
 from tilelang.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from tilelang.language.rounding import (
     ieee_add,
@@ -290,16 +291,15 @@ _VECTORS = tuple(name for name in DTYPE_NAMES if name not in globals())
 globals().update({name: DType(name) for name in _VECTORS})
 
 # Names that users of the language know, which the compiler does not have: what to write instead.
-_AUTOMATIC = "write a T.Pipelined loop with T.copy and T.gemm; the compiler places transfers and barriers"
+_BLACKWELL = "compile for a device that has it; Hopper has none"
 _UNSUPPORTED = {
-    **dict.fromkeys(
-        (
-            "alloc_descriptor",
-        ),
-        _AUTOMATIC,
-    ),
+    "PartialFragment": "collect parts with T.alloc_reducer",
+    "alloc_descriptor": "write T.gemm or T.wgmma_gemm; the compiler forms descriptors",
+    "gemm_blockscaled": f"{_BLACKWELL}: scale the operands, or the accumulator after each block of K",
     "gemm_sp": "use T.gemm on the dense matrix",
-}  # fmt: skip
+    "tma_gather4": f"{_BLACKWELL}: copy the rows in a T.Parallel loop, or with T.async_copy",
+    "tma_scatter4": f"{_BLACKWELL}: store the rows in a T.Parallel loop",
+}
 
 
 # Fast versions: the compiler chooses the instruction by the fast-math option, so they are the plain functions.
@@ -592,5 +592,8 @@ __all__ = [
     "im2col",
     "CUDASourceCodeKernel",
     "meta_class",
+    "rng_init",
+    "rng_rand",
+    "rng_rand_float",
     *_VECTORS,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

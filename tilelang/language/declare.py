@@ -134,8 +134,14 @@ def _element(dtype: Any) -> DType:
 class _StridedTensorKind:
     """`T.StridedTensor(shape, strides, dtype)`: a tensor parameter with strides of its own, in elements."""
 
-    @declares("shape", "strides", "dtype", "scope")
-    def __call__(self, shape: Any, strides: Any, dtype: Any = "float32", scope: str = attrs.GLOBAL) -> TensorSpec:
+    @declares("shape", "strides", "dtype", "data", "scope")
+    def __call__(
+        self, shape: Any, strides: Any, dtype: Any = "float32", data: Any = None, scope: str = attrs.GLOBAL
+    ) -> TensorSpec:
+        if data is not None:
+            raise errors.NotSupported(
+                what="data of a strided tensor", instead="view dense memory with T.Tensor(shape, dtype, A.data)"
+            )
         shape, strides = as_shape(shape), as_shape(strides, "strides")
         if len(shape) != len(strides):
             raise errors.StrideRank(shape=shape, rank=len(shape), count=len(strides))

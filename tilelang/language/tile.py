@@ -265,8 +265,10 @@ def _same(a: list[Any], b: list[Any]) -> bool:
     return len(a) == len(b) and all(same_extent(x, y) for x, y in zip(a, b, strict=True))
 
 
-def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1) -> None:
-    """out = sum of buffer over dim."""
+def reduce_sum(
+    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = True
+) -> None:
+    """out = sum of buffer over dim. NaN always propagates."""
     reduce(buffer, out, "sum", dim, clear, batch=batch)
 
 

@@ -48,6 +48,7 @@ class LaunchInfo:
     grid: list[Any]
     block: list[Any]
     attrs: dict[str, Any] = field(default_factory=dict)  # AttrStmts around the body
+    random: Any = None  # the generator that T.rng_init has started
 
 
 class Builder:

@@ -73,6 +73,7 @@ class OpenLoop:
         self.loops: list[tuple[ir.Var, ir.Expr, ir.Expr]] = []
         self.before: list[tirx.Stmt] = []  # statements that the body asked for, around the nest
         self.after: list[tirx.Stmt] = []
+        self.draws = 0  # random numbers that an iteration takes
         values = []
         shifted = []
         for axis, name in zip(spec.axes, names, strict=True):
