@@ -22,8 +22,8 @@ import numpy as np
 from tvm import ir, tirx
 
 from tilelang.ir import attrs
-from tilelang.ir.stmts import as_stmt, const_int, dtype_of, substitute
-from tilelang.ir.walk import vars_in
+from tilelang.ir.stmts import as_list, as_stmt, const_int, dtype_of, inlined, rebuild, substitute
+from tilelang.ir.walk import collect, vars_in
 from tilelang.layout import loads
 from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, UnsupportedTileOp, const, relative
 from tilelang.transform.lower.numeric import Unknown, mentions
@@ -52,6 +52,7 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
     slots = slots_of(layout, ctx.threads)
     for var, extent in zip(variables, layout.shape, strict=True):
         ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)
+    body = _written_out(body, ctx)
     asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0))
     plan = plan_vectors(ctx, slots, variables, body, asked, attrs.ASYNC_COPY in loop.annotations)
     return _Emitter(ctx, slots, variables, body, plan, loop.span).emit()
@@ -75,6 +76,33 @@ def _nest(loop: Any) -> tuple[list[Any], Stmt]:
         variables.append(body.loop_var)
         body = body.body
     return variables, substitute(body, starts)
+
+
+def _written_out(body: Stmt, ctx: LowerContext) -> Stmt:
+    """The body with index arithmetic in the accesses that use it, and without conditions that always hold: so that the
+    indices of an access say how it advances."""
+    values: dict[Any, Any] = {}
+
+    def named(stmt: Any) -> Any:
+        if not (isinstance(stmt, tirx.Bind) and _is_arithmetic(stmt.value)):
+            return stmt
+        values[stmt.var] = stmt.value
+        return None
+
+    stmts = rebuild(as_list(body), named)
+    if values:
+        stmts = as_list(inlined(as_stmt(stmts), values))
+
+    def needed(stmt: Any) -> Any:
+        plain = isinstance(stmt, tirx.IfThenElse) and stmt.else_case is None
+        return as_list(stmt.then_case) if plain and ctx.analyzer.can_prove(stmt.condition) else stmt
+
+    return as_stmt(rebuild(stmts, needed))
+
+
+def _is_arithmetic(value: Expr) -> bool:
+    """Does an integer depend on nothing but variables?"""
+    return dtype_of(value).startswith("int") and not collect(value, ir.TensorLoad) and not collect(value, ir.Call)
 
 
 class _Emitter:
