@@ -51,6 +51,11 @@ def _check_size(scope: str, size: int) -> None:
         raise TooLarge(what=f"the size in bytes of this {what}", value=size, limit=limit, why=why, instead=instead)
 
 
+def _check_scope(scope: str, only: str) -> None:
+    if scope != only:
+        raise errors.BadChoice(what="scope", value=scope, choices=only, arg="scope")
+
+
 def alloc_shared(shape: Any, dtype: Any, scope: str = attrs.SHARED_DYN) -> Any:
     """A tile in shared memory, visible to all threads of the block. `shape` may be one int."""
     if as_dtype(dtype) == "bool":
@@ -73,11 +78,13 @@ def alloc_global(shape: Any, dtype: Any) -> Any:
 
 def alloc_fragment(shape: Any, dtype: Any, scope: str = attrs.FRAGMENT) -> Any:
     """A tile in the registers of the block; which thread holds which element is the compiler's choice."""
+    _check_scope(scope, attrs.FRAGMENT)
     return _alloc("alloc_fragment", "fragment", shape, dtype, scope)
 
 
 def alloc_local(shape: Any, dtype: Any, scope: str = attrs.LOCAL) -> Any:
     """An array that each thread has for itself."""
+    _check_scope(scope, attrs.LOCAL)
     return _alloc("alloc_local", "local", shape, dtype, scope)
 
 
@@ -93,6 +100,7 @@ def alloc_var(dtype: Any, *args: Any, scope: str = attrs.VAR, init: Any = None) 
     if len(values) + (init is not None) > 1:
         raise errors.DuplicateInit()
     scope = next((a for a in args if isinstance(a, str)), scope)
+    _check_scope(scope, attrs.VAR)
     kind = str(as_dtype(dtype))
     cell = builder.alloc_var(builder.hint("var"), kind, scope)
     first = values[0] if values else init

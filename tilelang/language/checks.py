@@ -11,14 +11,17 @@ from tilelang.tir_builder.values import describe, is_scalar, python_value, stati
 __all__ = ["known_integer"]
 
 
-def known_integer(value: Any, what: str, low: int, high: int | None = None, *, arg: str | int | None = None) -> int:
-    """`value` as an int of `low` to `high` that is known while tracing. Raises BadPositive, which blames `arg`."""
+def known_integer(
+    value: Any, what: str, low: int | None = None, high: int | None = None, *, arg: str | int | None = None
+) -> int:
+    """`value` as an int (of `low` to `high`) that is known while tracing. Raises BadPositive, which blames `arg`."""
     plain = python_value(value)
     if hasattr(plain, "__index__") and not isinstance(plain, bool):
         plain = int(plain)
     known = static_int(plain)
-    if known is None or known < low or (high is not None and known > high):
-        required = f"an integer of {low} or more" if high is None else f"an integer from {low} to {high}"
+    if known is None or (low is not None and known < low) or (high is not None and known > high):
+        bound = "" if low is None else f" of {low} or more" if high is None else f" from {low} to {high}"
+        required = f"an integer{bound}"
         if is_scalar(plain):
             required += " that is known while tracing"
         shown = describe(plain) if known is None else known

@@ -11,6 +11,7 @@ __all__ = [
     "BadChoice",
     "BadLayout",
     "BadPositive",
+    "CopyOverlap",
     "DuplicateInit",
     "EagerOnly",
     "FalseAssumption",
@@ -109,8 +110,16 @@ class GemmDtype(UserError, TypeError):
     """Operand types that no gemm multiplies."""
 
     code = "TL1009"
-    message = "T.gemm cannot multiply {a} by {b}"
-    help = "convert one operand with T.copy into a buffer of the other's type"
+    message = "T.gemm cannot multiply {a} by {b} into {c}"
+    help = "convert an operand with T.copy: both of one type, integers into int32, floating-point numbers into floats"
+
+
+class CopyOverlap(UserError, ValueError):
+    """The two sides of a copy share elements, but not all of them."""
+
+    code = "TL1031"
+    message = "copy of {name}[{src}] onto {name}[{dst}]: the two overlap, so the result would depend on the order"
+    help = "copy through another tile"
 
 
 class ReduceDim(UserError, ValueError):

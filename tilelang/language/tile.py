@@ -14,6 +14,7 @@ from tvm import ir, tirx
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.language.checks import known_integer
 from tilelang.language.elementwise import element_at, layout_text, open_nest
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
@@ -83,6 +84,7 @@ def copy(
         builder.store(dst.source, cast_to(src, dtype_of(dst)), list(dst.indices))
         return
     a, b = pair_regions(src, dst)
+    _check_overlap(a, b)
     safe = builder.safe_value_of(a.source)
     if safe is not None or loop_layout is not None:
         notes: dict[str, Any] = {} if loop_layout is None else {attrs.LOOP_LAYOUT: layout_text(loop_layout)}
@@ -97,6 +99,18 @@ def copy(
         "prefer": prefer,
     }
     builder.tile_op("copy", {"src": a, "dst": b}, chosen)
+
+
+def _check_overlap(src: Any, dst: Any) -> None:
+    """A copy within one buffer must not read what it writes elsewhere."""
+    if not src.source.same_as(dst.source):
+        return
+    sides = [[(static_int(r.min), static_int(r.extent)) for r in region.region] for region in (src, dst)]
+    if sides[0] == sides[1] or any(None in pair for side in sides for pair in side):
+        return
+    if all(max(a, b) < min(a + m, b + n) for (a, m), (b, n) in zip(*sides, strict=True)):
+        shown = [", ".join(f"{start}:{start + extent}" for start, extent in side) for side in sides]
+        raise errors.CopyOverlap(name=src.source.name, src=shown[0], dst=shown[1])
 
 
 def _copy_by_elements(builder: Builder, src: Any, dst: Any, safe: Any, notes: dict[str, Any]) -> None:
@@ -147,10 +161,11 @@ def _gemm_operand(value: Any, operand: str) -> tuple[Any, list[Any]]:
     return region, extents[-2:]
 
 
-def _multipliable(a: str, b: str) -> bool:
-    """Equal types, or two of one byte that the tensor cores mix (signs of int8, kinds of float8)."""
+def _multipliable(a: str, b: str, c: str) -> bool:
+    """Equal types, or two of one byte that the tensor cores mix (signs of int8, kinds of float8), into their kind."""
     mixes = (("int8", "uint8"), ("float8_e4m3fn", "float8_e5m2"))
-    return a == b or any(a in mix and b in mix for mix in mixes)
+    alike = a == b or any(a in mix and b in mix for mix in mixes)
+    return alike and "bool" not in (a, c) and ("float" in a) == ("float" in c)
 
 
 def gemm(
@@ -191,6 +206,9 @@ def multiply(
 ) -> None:
     """The tile op of T.gemm, or of T.wgmma_gemm, which is `explicit`."""
     builder = Builder.current(function)
+    for name, flag in (("transpose_A", transpose_A), ("transpose_B", transpose_B)):
+        if flag not in (True, False):
+            raise errors.BadChoice(what=name, value=flag, choices="True, False", arg=name)
     (a, (a0, a1)), (b, (b0, b1)) = _gemm_operand(A, "A"), _gemm_operand(B, "B")
     c, (c0, c1) = _gemm_operand(C, "C")
     m, k = (a1, a0) if transpose_A else (a0, a1)
@@ -205,9 +223,10 @@ def multiply(
             raise errors.GemmShape(
                 axis=axis, left=names[left], left_extent=x, right=names[right], right_extent=y, arg=right
             )
-    kinds = str(a.source.ty.dtype), str(b.source.ty.dtype)
+    kinds = str(a.source.ty.dtype), str(b.source.ty.dtype), str(c.source.ty.dtype)
     if not _multipliable(*kinds):
-        raise errors.GemmDtype(a=kinds[0], b=kinds[1], arg="B")
+        blamed = "C" if kinds[0] == kinds[1] else "B"
+        raise errors.GemmDtype(a=kinds[0], b=kinds[1], c=kinds[2], arg=blamed)
     if not isinstance(policy, GemmWarpPolicy):
         choices = ", ".join(f"GemmWarpPolicy.{p.name}" for p in GemmWarpPolicy)
         raise errors.BadChoice(what="policy", value=policy, choices=choices, arg="policy")
@@ -235,12 +254,12 @@ def reduce(
     """
     builder = Builder.current("reduce")
     op = f"reduce_{kind}"
-    if batch < 1:
-        raise errors.BadPositive(what="batch", required="1 or more", value=batch, arg="batch")
+    known_integer(batch, "batch", 1, arg="batch")
     src, dst = tile_region(buffer, op, "buffer"), tile_region(out, op, "out")
     _check_scopes(op, buffer=src, out=dst)
     shape = extents_of(src)
     rank = len(shape)
+    dim = known_integer(dim, "dim", arg="dim")
     if not -rank <= dim < rank:
         raise errors.ReduceDim(dim=dim, rank=rank, name=src.source.name, low=-rank, high=rank - 1, arg="dim")
     axis = dim % rank
@@ -320,6 +339,7 @@ def _cumulate(src: Any, dst: Any, dim: int, reverse: bool, kind: str) -> None:
     _check_scopes(op, src=a, dst=b)
     shape = extents_of(a)
     rank = len(shape)
+    dim = known_integer(dim, "dim", arg="dim")
     if not -rank <= dim < rank:
         raise errors.ReduceDim(dim=dim, rank=rank, name=a.source.name, low=-rank, high=rank - 1, arg="dim")
     if not _same(shape, extents_of(b)):

@@ -7,6 +7,7 @@ parameter, and compared with strings, torch and numpy types. Python's bool, int 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import ir, tirx
@@ -111,15 +112,34 @@ def dtype_of(expr: Any) -> str:
     return str(ty.dtype)
 
 
+_GREATEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+
+
+def _constant(value: bool | int | float, dtype: str) -> Any:
+    """A constant. Raises BadOperation where the type has no such value."""
+    if dtype == "bool":
+        return tirx.const(bool(value), "bool")
+    fits = True
+    if "int" in dtype:
+        fits = math.isfinite(value)
+        value = int(value) if fits else value
+        bits = _bits(dtype)
+        low, high = (0, 2**bits) if dtype.startswith("uint") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        fits = fits and low <= value < high
+    elif dtype in _GREATEST and math.isfinite(value):
+        fits = abs(value) <= _GREATEST[dtype]
+    if not fits:
+        raise errors.BadOperation(why=f"{value} is no value of the type {dtype}")
+    return tirx.const(value, dtype)
+
+
 def cast_to(value: Any, dtype: str) -> Any:
     """`value` converted to `dtype`; constants are folded."""
     name = str(dtype)
+    if isinstance(value, tirx.FloatImm) and "int" in name:
+        value = float(value.value)
     if isinstance(value, bool | int | float):
-        if name == "bool":
-            return tirx.const(bool(value), "bool")
-        if isinstance(value, float) and "float" not in name:
-            value = int(value)
-        return tirx.const(value, name)
+        return _constant(value, name)
     if hasattr(value, "asobject"):
         value = value.asobject()
     if isinstance(value, ir.Expr) and isinstance(value.ty, ir.PrimType):

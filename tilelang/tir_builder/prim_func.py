@@ -176,7 +176,7 @@ def finish(
     frame = builder.frames[0]
     if not builder.launches:
         raise errors.NoLaunch(name=builder.name, span=_head(source))
-    _check_symbols([*params, *returned], frame.stmts)
+    _check_symbols([*params, *returned, *builder.workspaces], frame.stmts)
     builder.place = Place(source.span(source.node))
     span = builder.span
     attributes = {"global_symbol": builder.name, "s_tir": True, **builder.func_attrs}
@@ -203,8 +203,9 @@ def _check_symbols(params: list[Any], stmts: list[Any]) -> None:
                 tvm_ffi.structural_walk(extent, (ir.Var, known.append), order="pre")
     for stmt in stmts:
         for symbol in tirx.analysis.undefined_vars(stmt, []):
-            if not is_buffer(symbol) and not any(symbol.same_as(k) for k in known):
-                raise errors.UnboundSymbol(name=symbol.name, span=_use_of(symbol, stmt))
+            if not any(symbol.same_as(k) for k in known):
+                kind = errors.OutOfScope if is_buffer(symbol) else errors.UnboundSymbol
+                raise kind(name=symbol.name, span=_use_of(symbol, stmt))
 
 
 def _use_of(symbol: ir.Var, stmt: tirx.Stmt) -> Any:
