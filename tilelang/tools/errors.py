@@ -79,4 +79,7 @@ def errors_page() -> str:
         lines += ["", f"### {entry.code}", "", entry.message]
         if entry.help:
             lines += ["", f"Help: {entry.help}"]
+    lines += ["", "## Reports of the simulator", "", "By kind, as `tilelang check` and the target sim print them."]
+    for name, kind in KINDS.items():
+        lines += ["", f"### {name}", "", kind.meaning, "", f"Help: {kind.help}"]
     return "\n".join(lines) + "\n"

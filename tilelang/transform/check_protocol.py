@@ -26,7 +26,7 @@ from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.device_ops import Arrive, DeviceOp, Sync
 from tilelang.ir.stmts import Kernel, bodies, const_int, launches, walk_list
 from tilelang.ir.tensor_map import TensorMapSpec, find_tensor_maps
-from tilelang.support.diagnostics import Note
+from tilelang.support.diagnostics import Note, SourceSpan
 from tilelang.target.arch import Arch
 from tilelang.target.operands import WARP, WARPGROUP
 from tilelang.transform.errors import ArrivalCount, ExpectedBytes, NamedBarrierUse, RegisterBudget
@@ -183,6 +183,7 @@ class _Check:
         """In one list of statements, what a barrier is told to expect against what its transfers bring."""
         expected: dict[str, list[tuple[int | None, Any]]] = {}
         brought: dict[str, list[tuple[int | None, str]]] = {}
+        places: dict[str, list[Any]] = {}  # of the transfers
         elsewhere: set[Any] = set()
         for stmt in stmts:
             for op, nested in _ops_below(stmt):
@@ -195,6 +196,7 @@ class _Check:
                     expected.setdefault(str(barrier), []).append((const_int(op["bytes"]), op.span))
                 else:
                     brought.setdefault(str(barrier), []).append(self.transfer(op))
+                    places.setdefault(str(barrier), []).append(op.span)
                     if op.statics.get("multicast"):
                         elsewhere.add(_array(barrier))
         arrays = {str(op["bar"]): _array(op["bar"]) for s in stmts for op, _ in _ops_below(s) if "bar" in op.operands}
@@ -204,8 +206,9 @@ class _Check:
                 continue
             want, have = sum(n or 0 for n, _ in told), sum(n or 0 for n, _ in got)
             if want != have:
+                place = next((s for s in (told[0][1], *places[key]) if s is not None), None)
                 raise ExpectedBytes(
-                    span=told[0][1], barrier=_name(arrays[key]), expected=want,
+                    span=place, barrier=_name(arrays[key]), expected=want,
                     arithmetic=" + ".join(text for _, text in got), brought=have,
                 )  # fmt: skip
 
@@ -230,7 +233,7 @@ def _check_arrivals(array: Any, known: _Arrivals) -> None:
     most, span = max(((n or 0, s) for n, s in known.sites), key=lambda x: x[0])
     total = sum(n or 0 for n, _ in known.sites)
     least = min(known.counts)
-    notes = [Note(f"{c} arrivals are counted here", s) for c, s in known.counts.items() if s is not None]
+    notes = [Note(f"{c} arrivals are counted here", SourceSpan.of(s)) for c, s in known.counts.items() if s is not None]
     if most > least:
         why = f"{most} threads arrive at once"
         raise ArrivalCount(span=span, barrier=_name(array), count=least, why=why, notes=notes)

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+from tilelang.transform.pipeline import lower
+
+
+@T.prim_func
+def main(A: T.Tensor((128, 64), "float32")):
+    with T.Kernel(1, threads=128):
+        S = T.alloc_shared((256, 256), "float32")
+        for i, j in T.Parallel(256, 256):
+            S[i, j] = 1.0
+        for i, j in T.Parallel(128, 64):
+            A[i, j] = S[i, j]
+
+
+lower(main, "sm_90a")

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+from tilelang.transform.pipeline import lower
+
+
+@T.prim_func
+def main(B: T.Tensor((64,), "int4")):
+    with T.Kernel(1, threads=128):
+        S = T.alloc_shared((64,), "int4")
+        tx = T.get_thread_binding()
+        S[tx] = B[tx]
+
+
+lower(main, "sm_90a")
