@@ -30,6 +30,7 @@ from tilelang.transform.lower.context import (
     scope_of,
 )
 from tilelang.transform.lower.numeric import Unknown, mentions, split
+from tilelang.transform.lower.packed_sums import packed_lanes, sum_of
 from tilelang.transform.lower.slots import Slots, register_of
 from tilelang.transform.lower.vectorize import VECTOR_BYTES, Plan, Vector, cast_lanes
 
@@ -69,8 +70,8 @@ def _items(body: Stmt) -> list[tuple[tuple[Expr, ...], Stmt]]:
             if isinstance(stmt, tirx.IfThenElse) and stmt.else_case is None:
                 inner = as_list(stmt.then_case)
                 if (
-                    all(isinstance(s, tirx.BufferStore) for s in inner)
-                    and len(inner) == 1
+                    len(inner) == 1
+                    and (isinstance(inner[0], tirx.BufferStore) or sum_of(inner[0]) is not None)
                     and not collect(stmt.condition, ir.TensorLoad)
                 ):
                     out += flatten(inner, (*guards, stmt.condition))
@@ -101,8 +102,9 @@ class _Analysis:
             self.loaded.append({x.source for x in collect(stmt, ir.TensorLoad)})
             self._bind(k, stmt)
         stores = [v for k in range(len(plan.items)) for v in self._store_of(k)]
+        sums = [v for k in range(len(plan.items)) for v in self._sum_of(k)]
         loads = [v for k in range(len(plan.items)) if k not in plan.early for v in self._loads_of(k)]
-        memory = [v for v in (*stores, *loads) if not is_fragment(v.buffer)]
+        memory = [v for v in (*stores, *loads, *sums) if not is_fragment(v.buffer)]
         casts = [v for v in stores if is_fragment(v.buffer) and _narrows(v.node)]
         if not memory and not casts:
             plan.early.clear()
@@ -111,6 +113,7 @@ class _Analysis:
         plan.dim, plan.varying = self.dim, self.variables[self.dim]
         plan.stores = [_clip(v, plan.width) for v in stores]
         plan.loads = [_clip(v, plan.width) for v in loads]
+        plan.sums = [_clip(v, plan.width) for v in sums]
         plan.direct = self._is_direct()
         if not plan.direct:
             plan.stores = [v for v in plan.stores if not is_fragment(v.buffer) or _narrows(v.node)]
@@ -154,9 +157,22 @@ class _Analysis:
             chunk = min(chunk, CAST_LANES)
         return [Vector(stmt, stmt.buffer, tuple(stmt.indices), dim, chunk, guards, k)] if chunk > 1 else []
 
+    def _sum_of(self, k: int) -> list[Vector]:
+        guards, stmt = self.plan.items[k]
+        added = sum_of(stmt)
+        if added is None or any(mentions(g, self.varying) for g in guards):
+            return []
+        buffer, indices = added.element.source, tuple(added.element.indices)
+        if buffer in set().union(*self.stored[k + 1 :], *self.loaded[k + 1 :]):
+            return []
+        chunk, dim = self._width(buffer, indices)
+        chunk = min(chunk, packed_lanes(self.ctx.arch, added.dtype))
+        return [Vector(stmt, buffer, indices, dim, chunk, guards, k)] if chunk > 1 else []
+
     def _loads_of(self, k: int) -> list[Vector]:
         guards, stmt = self.plan.items[k]
-        if not isinstance(stmt, tirx.BufferStore | tirx.Bind) or any(mentions(g, self.varying) for g in guards):
+        readable = isinstance(stmt, tirx.BufferStore | tirx.Bind) or sum_of(stmt) is not None
+        if not readable or any(mentions(g, self.varying) for g in guards):
             return []
         before = set().union(*self.stored[:k])
         out: list[Vector] = []

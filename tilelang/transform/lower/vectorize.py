@@ -3,12 +3,13 @@
 
 A group is `width` consecutive slots along which one loop variable advances by one. A `Plan` (from `plan_vectors`) says
 which accesses are vectors; the code is: vector loads into registers, the user's scalar code slot by slot, casts, vector
-stores. A body that is a single copy becomes vector statements alone (or cp.async where the copy may be asynchronous).
-No vector is wider than 16 bytes on either side, and the address of each shows its alignment."""
+stores and atomic sums. A body that is a single copy becomes vector statements alone (or cp.async where the copy may be
+asynchronous). No vector is wider than 16 bytes on either side, and the address of each shows its alignment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, dtype_of
 from tilelang.transform.lower.context import Expr, Stmt, const, is_fragment, is_global, is_shared
+from tilelang.transform.lower.packed_sums import packed_sum, sum_of
 from tilelang.transform.lower.translate import Translator, guarded, unrolled, zero
 
 __all__ = ["VECTOR_BYTES", "Plan", "Vector", "cast_lanes"]
@@ -30,7 +32,8 @@ MakeTranslator = Callable[[Expr], Translator]
 
 @dataclass(frozen=True)
 class Vector:
-    """A load (node: TensorLoad) or store (node: BufferStore) done as vectors of `chunk` elements along index `dim`."""
+    """A load (node: TensorLoad), store (BufferStore) or atomic sum (Evaluate) done as vectors of `chunk` elements along
+    index `dim`."""
 
     node: Any
     buffer: Any
@@ -52,8 +55,11 @@ class Vector:
             buffer, indices = translator.place(self.buffer, self.indices)
         at = self.dim if is_global(self.buffer) else 0
         indices = [x + lane if k == at else x for k, x in enumerate(indices)]
-        conditions = [translator(c) for c in (*self.guards, *translator.bounds(self.buffer, self.indices))]
-        return buffer, indices, conditions
+        with ExitStack() as known:
+            for guard in self.guards:
+                known.enter_context(translator.ctx.analyzer.constraint_scope(guard))
+            bounds = translator.bounds(self.buffer, self.indices)
+        return buffer, indices, [translator(c) for c in (*self.guards, *bounds)]
 
 
 @dataclass
@@ -68,6 +74,7 @@ class Plan:
     early: set[int] = field(default_factory=set)  # positions of Binds that are the same for the whole group
     loads: list[Vector] = field(default_factory=list)
     stores: list[Vector] = field(default_factory=list)
+    sums: list[Vector] = field(default_factory=list)
     fragments: bool = False
     locals: bool = False
     asynchronous: bool = False  # asked for: copies global -> shared by cp.async
@@ -93,9 +100,14 @@ class Plan:
             inner = value.value if isinstance(value, tirx.Cast) else value
             results[store.item] = temp = _temp(f"{store.buffer.name}_w", self.width, dtype_of(inner))
             out.append(tirx.AllocBuffer(temp))
+        for vector in self.sums:
+            results[vector.item] = temp = _temp(f"{vector.buffer.name}_w", self.width, dtype_of(vector.buffer))
+            out.append(tirx.AllocBuffer(temp))
         out += self._scalar(make, done, results)
         for store in self.stores:
             out += self._store(make, store, results[store.item])
+        for vector in self.sums:
+            out += self._sum(make, vector, results[vector.item])
         return as_stmt(out)
 
     def _chunks(
@@ -140,6 +152,17 @@ class Plan:
 
         return out + self._chunks(make, store.chunk, body)
 
+    def _sum(self, make: MakeTranslator, vector: Vector, temp: Any) -> list[Stmt]:
+        out: list[Stmt] = []
+        for start in range(0, self.width, vector.chunk):
+            translator = make(const(start))
+            buffer, indices, conditions = vector.access(translator, 0)
+            pointer = tirx.address_of(tirx.BufferLoad(buffer, indices))
+            values = [temp[start + lane] for lane in range(vector.chunk)]
+            stmt = packed_sum(pointer, values, dtype_of(temp), vector.node.span)
+            out.append(guarded(translator.owner + conditions, stmt))
+        return out
+
     def _scalar(self, make: MakeTranslator, done: dict[int, Any], results: dict[int, Any]) -> list[Stmt]:
         """The body slot by slot, with vector loads replaced by their registers and vector stores by results."""
         lane = tirx.Var("s", "int32")
@@ -150,9 +173,11 @@ class Plan:
             if k in self.early:
                 continue
             if k in results:
-                value = stmt.value.value if isinstance(stmt.value, tirx.Cast) else stmt.value
                 out.append(
-                    guarded([translator(g) for g in guards], tirx.BufferStore(results[k], translator(value), [lane]))
+                    guarded(
+                        [translator(g) for g in guards],
+                        tirx.BufferStore(results[k], translator(_result(stmt)), [lane]),
+                    )
                 )
             else:
                 out.append(guarded([translator(g) for g in guards], translator(stmt)))
@@ -196,6 +221,14 @@ class Plan:
 
 def _temp(name: str, size: int, dtype: str) -> Any:
     return tirx.decl_buffer((size,), dtype, name, scope=attrs.LOCAL, layout=None)
+
+
+def _result(stmt: Stmt) -> Expr:
+    """What a vector store or sum of this statement is given: casts are done on vectors."""
+    added = sum_of(stmt)
+    if added is not None:
+        return added.value
+    return stmt.value.value if isinstance(stmt.value, tirx.Cast) else stmt.value
 
 
 def cast_lanes(value: Expr) -> int:
