@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`agree(func, *args)`: a tile program gives the same on the cpu, on simulated devices, and its CUDA text compiles."""
+"""`agree(func, *args)`: a tile program gives the same on the cpu, on simulated devices, and its CUDA text compiles.
+
+With `WHERE = "gpu"` a GPU takes the place of the simulated devices (testing/language/conftest.py).
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,44 @@ __all__ = ["agree", "on_device"]
 
 DEVICES = ("sm_90a", "sm_80")
 POLICIES = ("rr", "random")
+WHERE = "sim"
+_TORCH_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}  # types that numpy lends
 
 
 def on_device(func: Any, *args: Any, arch: str = "sm_90a", compiled: bool = True) -> list[Any]:
     """The arguments after a run on a simulated device; the CUDA text of the same program must compile."""
+    if WHERE == "gpu":
+        return _on_gpu(func, args)
     device = lower(func, arch)
     if compiled:
         compile_cuda(lower_to_cuda(device, ARCHS[arch]).text, arch)
     got = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
     SimModule(device, POLICIES)(*got)
     return got
+
+
+def _on_gpu(func: Any, args: Sequence[Any]) -> list[Any]:
+    """The arguments after a run on the GPU that is there."""
+    import torch
+
+    import tilelang
+
+    def there(a: Any) -> Any:
+        if not isinstance(a, np.ndarray):
+            return a
+        bits = _TORCH_BITS.get(str(a.dtype))
+        plain = torch.from_numpy(np.ascontiguousarray(a.view(bits) if bits else a))
+        return (plain.view(getattr(torch, str(a.dtype))) if bits else plain).cuda()
+
+    def back(a: Any, like: Any) -> Any:
+        if not isinstance(like, np.ndarray):
+            return a
+        bits = _TORCH_BITS.get(str(like.dtype))
+        return (a.cpu().view(getattr(torch, bits)) if bits else a.cpu()).numpy().view(like.dtype)
+
+    moved = [there(a) for a in args]
+    tilelang.compile(func, target="cuda")(*moved)
+    return [back(a, like) for a, like in zip(moved, args, strict=True)]
 
 
 def agree(
@@ -41,7 +72,7 @@ def agree(
     want = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
     if cpu:
         build_cpu(func, poison=True)(*want)
-    for number, arch in enumerate(archs):
+    for number, arch in enumerate(archs[:1] if WHERE == "gpu" else archs):
         got = on_device(func, *args, arch=arch)
         if not cpu and number == 0:
             want = got
