@@ -12,19 +12,16 @@ Does not: guard global accesses: lower/parallel.py adds the predicates it cannot
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import ASYNC_COPY, COALESCED_WIDTH, LOCAL, LOOP_LAYOUT, PARALLEL, VAR
-from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import const_int, dtype_of, rebuild
+from tilelang.ir.attrs import ASYNC_COPY, COALESCED_WIDTH, LOOP_LAYOUT, PARALLEL
+from tilelang.ir.private_tiles import element_statement, expand_private, is_private
+from tilelang.ir.stmts import const_int, rebuild
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["expand_elementwise", "parallel_nest"]
-
-MAX_UNROLL = 64  # elements of a thread's own array that stay in registers
 
 
 def expand_elementwise(func: Any) -> Any:
@@ -48,6 +45,8 @@ def _expand(stmt: Any) -> Any:
     op = TileOp.from_stmt(stmt)
     if op is None:
         return stmt
+    if is_private(op):
+        return expand_private(stmt)
     if op.name == "fill":
         return _elementwise(op, None, op["dst"], op["value"])
     if op.name == "async_copy":
@@ -58,7 +57,6 @@ def _expand(stmt: Any) -> Any:
 
 
 def _elementwise(op: TileOp, src: ir.TensorRegion | None, dst: ir.TensorRegion, value: Any) -> Any:
-    dtype = dtype_of(dst.source)
     annotations: dict[str, Any] = {}
     if op.attrs.get("coalesced_width"):
         annotations[COALESCED_WIDTH] = op.attrs["coalesced_width"]
@@ -70,47 +68,7 @@ def _elementwise(op: TileOp, src: ir.TensorRegion | None, dst: ir.TensorRegion, 
         annotations[LOOP_LAYOUT] = op.attrs["loop_layout"]
 
     def body(*loop: Any) -> Any:
-        what = value if src is None else src.source[tuple(_at(src, loop))]
-        if dtype_of_expr(what) != dtype:
-            what = tirx.Cast(dtype, what)
-        if op.attrs.get("add"):
-            return _sum(dst, _at(dst, loop), what, op.span)
-        return tirx.BufferStore(dst.source, what, _at(dst, loop), span=op.span)
+        return element_statement(op, src, dst, value, loop)
 
     extents = [r.extent for r in dst.region if const_int(r.extent) != 1]
-    if any(r.source.ty.storage_scope in (LOCAL, VAR) for r in (src, dst) if r is not None):
-        return _each_thread(extents, body, op.span)
     return parallel_nest(extents, body, annotations, op.span) if extents else body()
-
-
-def _sum(dst: ir.TensorRegion, index: list[Any], value: Any, span: Any) -> Any:
-    """The atomic sum of one element, where it lies in the tensor."""
-    element = tirx.address_of(tirx.BufferLoad(dst.source, index))
-    stmt = tirx.Evaluate(device_op("atomic_add", element, value, dtype=dtype_of(dst.source)), span=span)
-    checks = [c for i, size in zip(index, dst.source.ty.shape, strict=True) for c in (i >= 0, i < size)]
-    return tirx.IfThenElse(tirx.all(*checks), stmt, None, span=span)
-
-
-def _each_thread(extents: list[Any], body: Any, span: Any) -> Any:
-    """Plain loops: each thread runs all of them on arrays of its own."""
-    variables = [tirx.Var("ijklmn"[d % 6], "int32") for d in range(len(extents))]
-    stmt = body(*variables)
-    count = math.prod(const_int(e) or MAX_UNROLL + 1 for e in extents)
-    kind = tirx.ForKind.UNROLLED if count <= MAX_UNROLL else tirx.ForKind.SERIAL
-    for variable, extent in zip(reversed(variables), reversed(extents), strict=True):
-        stmt = tirx.For(variable, 0, extent, kind, stmt, span=span)
-    return stmt
-
-
-def dtype_of_expr(expr: Any) -> str:
-    """The type of a scalar expression as text."""
-    return str(expr.ty.dtype)
-
-
-def _at(region: ir.TensorRegion, loop: tuple[Any, ...]) -> list[Any]:
-    """Indices of the element of `region` at loop position `loop` (one variable per non-unit extent)."""
-    it = iter(loop)
-    return [
-        r.min if const_int(r.extent) == 1 else (next(it) + r.min if const_int(r.min) != 0 else next(it))
-        for r in region.region
-    ]

@@ -30,7 +30,8 @@ from tilelang.codegen.cpu.tile_ops import expand_tile_op
 from tilelang.ir import attrs, walk
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.drop_empty import drop_empty
-from tilelang.ir.stmts import Kernel, as_list, as_stmt, const_int, dtype_of, kernel_of, substitute
+from tilelang.ir.private_tiles import expand_private
+from tilelang.ir.stmts import Kernel, as_list, as_stmt, const_int, dtype_of, kernel_of, rebuild, substitute
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["lower_to_cpu"]
@@ -99,7 +100,7 @@ def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     """One launch: a loop over the flattened grid, its body with hoisted, block-local buffers."""
     if any(const_int(extent) == 0 for _, extent in kernel.axes):
         return as_stmt([])
-    kernel = kernel.with_body(unfold_returns(kernel.body))
+    kernel = kernel.with_body(rebuild(unfold_returns(kernel.body), expand_private))
     check_scratch(kernel)
     kernel = serialize_threads(kernel)
     kernel = kernel.with_body(unfold_breaks(kernel.body))
