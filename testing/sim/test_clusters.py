@@ -89,6 +89,18 @@ def test_multicast_faults() -> None:
     result = run(multicast("no empty wait"), "adv-first")[0]
     assert result.kinds & {"race-ww", "race-rw"}, result
     assert "block" in str(result)
+    result = run(multicast("no exit barrier"), "adv-last")[0]
+    assert result.kinds == {"exit"} and "reaches into block 1 of the cluster, which has ended" in str(result)
+
+
+@pytest.mark.parametrize(("ops", "said"), [("ww", "without an"), ("aaw", "twice"), ("aww", "without an")])
+def test_arrivals_and_waits_of_a_cluster_take_turns(ops: str, said: str) -> None:
+    def body(tx: Any, bx: Any, rank: Any, A: Any, B: Any, amap: Any) -> None:
+        for op in ops:
+            dev({"a": "cluster_arrive", "w": "cluster_wait"}[op])
+
+    result = run(body)[0]
+    assert "barrier" in result.kinds and said in str(result)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

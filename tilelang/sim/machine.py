@@ -217,6 +217,7 @@ class Machine:
         share = REGISTER_FILE // (-(-self.nw // 4) * 4 * WARP) // 8 * 8  # of a thread, when the block starts
         self.held = dict.fromkeys(range(self.warps_per_block * len(blocks)), share)  # warp -> registers of a thread
         self.free_registers = [0] * len(blocks)  # that warps of a block gave back
+        self.ended: set[int] = set()  # blocks whose threads have all ended
         self.budget_site = -1  # the last that raised one
         self.pending, self.undo = world.pending, world.undo
         self.groups: dict[tuple[str, int], list[Any]] = {}  # (kind, owner) -> [ops not waited for, groups committed]
@@ -264,6 +265,11 @@ class Machine:
     def trap(self, kind: str, text: str, site: int, other: int = -1) -> Any:
         self.report(kind, text, site, other)
         raise Trap(kind)
+
+    def reaches(self, rank: int, who: str, site: int) -> None:
+        """Something uses the shared memory of a block, which must not have ended."""
+        if rank in self.ended:
+            self.report("exit", f"{who} reaches into block {rank} of the cluster, which has ended", site)
 
     def submit(self, op: AsyncOp) -> None:
         op.queue.append(op)

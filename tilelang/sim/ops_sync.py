@@ -88,6 +88,8 @@ def remote(G: Gang, addr: Any, cta: Any, m: np.ndarray, site: int) -> Any:
     on = np.broadcast_to(rank, (G.T,))[m]
     if on.size and (on.min() < 0 or on.max() >= len(G.cta.blocks)):
         G.cta.trap("oob", f"block {on.min()} to {on.max()} of a cluster of {len(G.cta.blocks)}", site)
+    for block in dict.fromkeys(on.tolist()):
+        G.cta.reaches(block, G.cta.role(G.active(m)), site)
     there = addr - G.base + rank.astype(np.int64) * G.cta.span
     return there if there.ndim else int(there)
 
@@ -243,7 +245,10 @@ def bar_arrive(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any, value: 
 @meaning("cluster_arrive")
 def cluster_arrive(G: Gang, m: np.ndarray, site: int, relaxed: bool) -> Any:
     """Relaxed, it still publishes mbarriers that the warp has initialised and fenced: fence.mbarrier_init releases."""
-    rnd = G.cta.named.get((0, "cluster"), {"round": 0})["round"]
+    state = G.cta.named.get((0, "cluster"), {"round": 0, "mine": {}})
+    rnd = state["round"]
+    if any(w in state["mine"] for w in G.active(m)):
+        G.report("barrier", f"{G.cta.does(G.active(m), 'arrive')} twice at the cluster's barrier without a wait", site)
     for bar in G.cta.bars.values():
         if bar.fenced and bar.init[0] in G.active(m):
             bar.round = rnd if bar.round < 0 else bar.round
@@ -257,6 +262,8 @@ def cluster_wait(G: Gang, m: np.ndarray, site: int) -> Any:
     for bar in G.cta.bars.values():
         if bar.round >= 0:
             bar.known.update(w for w in G.active(m) if mine[w] >= bar.round)
+    for w in G.active(m):  # a wait takes one arrival
+        del mine[w]
 
 
 @meaning("grid_sync")

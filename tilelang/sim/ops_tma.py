@@ -40,6 +40,7 @@ def _issue(
 
 def complete_tx(G: Gang, bar: Mbarrier, op: AsyncOp, nbytes: int, phase: int, site: int) -> None:
     """Bytes have landed: releases the op's own epoch into the mbarrier."""
+    G.cta.reaches(bar.addr // G.cta.span, op.what, site)
     if bar.phase != phase:
         text = f"{nbytes} bytes of a {op.what} of {G.cta.role(op.warps)} that were issued for phase {phase} of"
         G.report("tx-count", f"{text} {bar.name} land in phase {bar.phase}", site, bar.site)
@@ -106,7 +107,10 @@ def _receivers(G: Gang, mask: int, multicast: bool, site: int) -> list[int]:
         return [0]
     if mask <= 0 or mask >> len(G.cta.blocks):
         G.cta.trap("oob", f"multicast to blocks {mask:#x} of a cluster of {len(G.cta.blocks)}", site)
-    return [i * G.cta.span - G.base for i in range(len(G.cta.blocks)) if mask >> i & 1]
+    ranks = [i for i in range(len(G.cta.blocks)) if mask >> i & 1]
+    for rank in ranks:
+        G.cta.reaches(rank, f"a multicast of {G.cta.role(G.active(G.full))}", site)
+    return [i * G.cta.span - G.base for i in ranks]
 
 
 def _landing(

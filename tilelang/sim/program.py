@@ -337,6 +337,8 @@ class Program:
                 g.wait = next(code)
             except StopIteration:
                 live.remove((g, code))
+                if not any(x.cta is g.cta and x.rank == g.rank for x, _ in live):
+                    g.cta.ended.add(g.rank)
         return True
 
     # --- global memory
