@@ -8,17 +8,23 @@ faster way was not taken. What only the assembler knows (registers, spills) is i
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tilelang.ir.attrs import GLOBAL, LAYOUT, NOTES, NUM_STAGES, ROLE
+import tvm
+from tvm import tirx
+
+from tilelang.ir.attrs import GLOBAL, LAYOUT, LOCAL, NOTES, NUM_STAGES, PARALLEL, ROLE
 from tilelang.ir.stmts import as_list, const_int, dtype_of, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.walk import loads_in
 from tilelang.layout import loads
 from tilelang.support.diagnostics import SourceSpan
 from tilelang.target.arch import arch_of
+from tilelang.target.operands import WARP
 
 __all__ = ["BufferFact", "OpFact", "PipelineFact", "Report", "inspect_program"]
 
@@ -62,6 +68,15 @@ class OpFact:
 
 
 @dataclass(frozen=True)
+class LoopFact:
+    """A T.Parallel nest or a reduction: where it stands, what it is, and how its work is spread over threads."""
+
+    line: int
+    what: str
+    spread: str
+
+
+@dataclass(frozen=True)
 class PipelineFact:
     """A pipelined loop: its line and the stages asked for."""
 
@@ -76,8 +91,9 @@ class Report:
     launch: tuple[tuple[str, str], ...]
     buffers: tuple[BufferFact, ...]
     ops: tuple[OpFact, ...]
+    loops: tuple[LoopFact, ...]
     pipelines: tuple[PipelineFact, ...]
-    versions: tuple[tuple[str, int], ...]  # shared buffers kept in several versions
+    versions: tuple[tuple[str, int], ...]  # tiles that a pipeline loads ahead, and how often shared memory has each
     roles: tuple[str, ...]
     shared_bytes: int
     notes: tuple[str, ...]
@@ -100,10 +116,19 @@ class Report:
             peeled = f"   ({times} times: a peeled loop)" if times > 1 else ""
             lines.append(f"  line {op.line:<4d} {op.instruction:10s} {op.what}{peeled}")
         lines.append("")
+        lines.append("loops and reductions" if self.loops else "loops and reductions: none")
+        width = max((len(f.what) for f in self.loops), default=0)
+        for fact, times in Counter(self.loops).items():
+            peeled = f"   ({times} times: a peeled loop)" if times > 1 else ""
+            lines.append(f"  line {fact.line:<4d} {fact.what:{width}s}   {fact.spread}{peeled}")
+        lines.append("")
         lines.append("pipelines" if self.pipelines else "pipelines: none")
         for p in self.pipelines:
             lines.append(f"  line {p.line:<4d} num_stages = {p.stages}")
-        lines += [f"  {name} is kept in {count} versions" for name, count in self.versions]
+        for name, count in self.versions:
+            lines.append(
+                f"  shared memory holds {count} tiles of {name}: {count - 1} are loaded ahead of the one in use"
+            )
         if self.roles:
             lines.append(f"  roles: {', '.join(self.roles)}")
         if self.notes:
@@ -125,15 +150,22 @@ def inspect_program(func: Any, arch: Any) -> Report:
     planned = tuple(_ops(after["plan_copies"]))
     buffers = tuple(_buffers(laid_out))
     before = {b.name: b.shape for b in buffers}
+    staged = {
+        op["stage"].source.name
+        for s in _statements(scheduled)
+        if (op := TileOp.from_stmt(s)) and op.name == "store_tile"
+    }
+    copies = {op.line for op in planned if op.name == "copy"}
     versions = tuple(
         (b.name, b.shape[0])
         for b in _buffers(scheduled)
-        if b.name in before and len(b.shape) == len(before[b.name]) + 1 and b.shape[0] > 1
+        if b.name in before and len(b.shape) == len(before[b.name]) + 1 and b.shape[0] > 1 and b.name not in staged
     )
     return Report(
         launch=tuple(_launch(scheduled)),
         buffers=buffers,
         ops=tuple(_merged(planned, tuple(_ops(laid_out)))),
+        loops=tuple(_loops(laid_out, {b.name: b.layout for b in buffers}, _widths(made), copies)),
         pipelines=tuple(_pipelines(func)),
         versions=versions,
         roles=tuple(dict.fromkeys(_roles(scheduled))),
@@ -164,10 +196,6 @@ def _allocs(func: Any) -> Iterator[Any]:
 
 
 def _bytes(buffer: Any) -> int:
-    import math
-
-    import tvm
-
     return math.prod(shape_of(buffer)) * tvm.DataType(dtype_of(buffer)).bits // 8
 
 
@@ -201,6 +229,57 @@ def _ops(func: Any) -> Iterator[OpFact]:
             what = f"{regions[0]} @ {regions[1]} -> {regions[2]}"
         source = span.source_line().strip() if span is not None else ""
         yield OpFact(span.line if span is not None else 0, op.name, what, str(op.attrs[_INSTRUCTION[op.name]]), source)
+
+
+def _loops(func: Any, layouts: dict[str, str], widths: dict[int, int], copies: set[int]) -> Iterator[LoopFact]:
+    """The nests of T.Parallel and of elementwise copies, and the reductions, of a laid-out program."""
+    for stmt in _statements(func):
+        span = SourceSpan.of(stmt.span)
+        line = span.line if span is not None else 0
+        if type(stmt).__name__ == "For" and PARALLEL in stmt.annotations and LAYOUT in stmt.annotations:
+            found = loads(str(stmt.annotations[LAYOUT]))
+            shape = "x".join(map(str, found.shape))
+            spread = f"{found.span('reg')} elements in each of {found.span('thread')} threads"
+            if line in widths:
+                spread += f", accesses of {widths[line]} bytes"
+            yield LoopFact(line, f"{'copy' if line in copies else 'T.Parallel'} {shape}", spread)
+        op = TileOp.from_stmt(stmt)
+        if op is not None and op.name == "reduce":
+            what = f"reduce_{op.attrs['kind']} {_region(op['src'])} -> {_region(op['dst'])}"
+            yield LoopFact(line, what, _reduction(layouts.get(op["src"].source.name, ""), int(op.attrs["dim"])))
+
+
+def _reduction(layout: str, dim: int) -> str:
+    """How many elements a thread folds, and how many threads then fold their results."""
+    if not layout:
+        return ""
+    found = loads(layout)
+    row = found.arrays["thread"][tuple(slice(None) if d == dim else 0 for d in range(len(found.shape)))]
+    threads = {int(t) for t in row[..., 0]}
+    warps = {t // WARP for t in threads}
+    parts = [f"{-(-found.shape[dim] // len(threads))} elements in a thread"]
+    if len(threads) > len(warps):
+        parts.append(f"{len(threads) // len(warps)} lanes by shuffles")
+    if len(warps) > 1:
+        parts.append(f"{len(warps)} warps through shared memory")
+    return ", then ".join(parts)
+
+
+def _widths(device: Any) -> dict[int, int]:
+    """Bytes of the widest vector access to memory that others see, by the user's line."""
+    found: dict[int, int] = {}
+    for loop in _statements(device):
+        if type(loop).__name__ != "For" or loop.kind != tirx.ForKind.VECTORIZED:
+            continue
+        for stmt in walk_list(as_list(loop.body)):
+            span = SourceSpan.of(stmt.span)
+            if span is None or not isinstance(stmt, tirx.BufferStore):
+                continue
+            for buffer in (stmt.buffer, *(load.source for load in loads_in(stmt.value))):
+                if buffer.ty.storage_scope != LOCAL:
+                    size = int(loop.extent) * max(1, tvm.DataType(dtype_of(buffer)).bits // 8)
+                    found[span.line] = max(found.get(span.line, 0), size)
+    return found
 
 
 def _region(region: Any) -> str:
