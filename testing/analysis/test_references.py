@@ -17,7 +17,7 @@ LN2 = 0.6931471805599453
 
 
 @tilelang.jit(out_idx=[3, 4])
-def attention(epilogue, probabilities="float16", threads=256, each_step=None):
+def attention(epilogue, probabilities="float16", threads=256, each_step=None, restart=False):
     """One tile of attention whose rows end as the macro `epilogue` says."""
 
     @T.prim_func
@@ -43,7 +43,12 @@ def attention(epilogue, probabilities="float16", threads=256, each_step=None):
                 T.copy(K[k * ROWS, 0], Ks)
                 T.gemm(Qs, Ks, S, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(m, m_prev)
+                if restart:
+                    T.fill(m, -T.infinity("float32"))
                 T.reduce_max(S, m, dim=1, clear=False)
+                if restart:
+                    for i in T.Parallel(ROWS):
+                        m[i] = T.max(m[i], m_prev[i])
                 for i in T.Parallel(ROWS):
                     alpha[i] = T.exp2(m_prev[i] * SCALE - m[i] * SCALE)
                 for i, j in T.Parallel(ROWS, ROWS):
@@ -163,6 +168,10 @@ def test_results_that_do_not_show_the_reference(epilogue: Any) -> None:
 )
 def test_results_that_show_the_reference(epilogue: Any) -> None:
     assert not is_lazy(epilogue)
+
+
+def test_a_maximum_that_starts_anew_is_the_same() -> None:
+    assert is_lazy(quotient, restart=True)
 
 
 def test_what_a_step_shows_counts_as_well() -> None:

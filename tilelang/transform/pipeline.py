@@ -25,6 +25,7 @@ from tilelang.transform.defer_sums import defer_sums
 from tilelang.transform.drop_register_requests import drop_register_requests
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
+from tilelang.transform.fold_maxima import fold_maxima
 from tilelang.transform.hoist_allocations import hoist_allocations
 from tilelang.transform.hoist_invariants import hoist_invariants
 from tilelang.transform.infer_layouts import infer_layouts
@@ -102,6 +103,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: plan_block_order(f, c.arch, c.options, c.notes),
             "while one loop says how long a block runs",
         ),
+        Pass("fold_maxima", lambda f, c: fold_maxima(f), "in front of all that look for running softmaxes"),
         Pass("overlap_gemms", lambda f, c: overlap_gemms(f), "a moved gemm has loads of its own"),
         Pass("peel_masks", lambda f, c: peel_masks(f), "after the move: the pipeline runs on through the split"),
         Pass(
