@@ -208,7 +208,7 @@ _ROWS = (
     TileOpRow(
         "async_copy",
         {"src": _R, "dst": _W},
-        {"coalesced_width": 0},
+        {"coalesced_width": 0, "loop_layout": ""},  # layout text of the nest, pinned by the user
         "dst = src by cp.async; out-of-range elements read as 0. Complete when a cp_async group says so",
     ),
 )

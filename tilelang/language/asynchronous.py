@@ -15,6 +15,7 @@ from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.language import errors
 from tilelang.language.barriers import barrier_element
+from tilelang.language.elementwise import layout_text
 from tilelang.language.kernel import current_launch
 from tilelang.language.tile import GemmWarpPolicy, multiply
 from tilelang.tir_builder.builder import Builder
@@ -104,8 +105,6 @@ def async_copy(
 ) -> None:
     """Copy a tile of a tensor to shared memory asynchronously (cp.async) and commit; wait with T.ptx_wait_group."""
     current_launch("async_copy")
-    if loop_layout is not None:
-        raise errors.NotSupported(what="loop_layout in T.async_copy", instead="leave it out", arg="loop_layout")
     a, b = pair_regions(src, dst, "async_copy")
     scopes = a.source.ty.storage_scope, b.source.ty.storage_scope
     kinds = str(a.source.ty.dtype), str(b.source.ty.dtype)
@@ -117,7 +116,8 @@ def async_copy(
         )
     width = int(coalesced_width or (annotations or {}).get("coalesced_width") or 0)
     builder = Builder.current("async_copy")
-    builder.tile_op("async_copy", {"src": a, "dst": b}, {"coalesced_width": width})
+    layout = "" if loop_layout is None else layout_text(loop_layout)
+    builder.tile_op("async_copy", {"src": a, "dst": b}, {"coalesced_width": width, "loop_layout": layout})
     builder.emit(device_op("cp_async_commit", span=builder.span))
 
 

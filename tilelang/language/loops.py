@@ -47,12 +47,10 @@ def Pipelined(
 ) -> LoopSpec:
     """`for k in T.Pipelined(n, num_stages=3):` copies of later iterations run while earlier ones compute.
 
-    `num_stages=0` is a plain loop. `order` and `stage` pin the schedule of the statements; both or neither.
+    `num_stages=0` is a plain loop. `order` and `stage` (both or neither), `sync` and `group` describe a schedule of the
+    statements by hand; the compiler derives its own from their dependences, and results are the same.
     """
     Builder.current("Pipelined")
-    for name, option in (("sync", sync), ("group", group)):
-        if option is not None:
-            raise errors.NotSupported(what=f"{name}= of T.Pipelined", instead="give `order` and `stage`", arg=name)
     known = static_int(num_stages)
     if known is None or known < 0:
         raise errors.NegativeStage(value=num_stages, arg="num_stages")
