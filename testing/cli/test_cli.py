@@ -167,3 +167,16 @@ def test_explain_env_and_passes() -> None:
     assert "help:" in call("explain", "tl9001").output
     assert "TILELANG_TARGET" in call("env").output
     assert "infer_layouts" in call("passes").output
+
+
+def test_a_fault_of_tilelang_says_so(where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("acc")
+
+    monkeypatch.setattr("tilelang.codegen.cuda.check_resources", fail)
+    monkeypatch.setenv("TILELANG_REPORT_DIR", str(tmp_path))
+    result = call("compile", where, "--set", "n=128", "--emit", "cuda")
+    assert result.exit_code == 70
+    assert result.stderr.startswith(
+        "internal error in lower_to_cuda: KeyError: 'acc'\nhelp: this is a fault of tilelang"
+    )

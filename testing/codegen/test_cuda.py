@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -242,3 +243,18 @@ def test_special_constants_compile(dtype: str) -> None:
                 T.buffer_store(y, tirx.FloatImm(dtype, v), [t, i])
 
     compile_cuda(lower_to_cuda(function(body), ARCH).text, ARCH)
+
+
+def test_a_failing_pass_of_tvm_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def body() -> None:
+        n = tirx.Var("n", "int32")
+        a = tensor("a", (n,))
+        blocks, threads = launch()
+        with blocks, threads, T.vectorized(0, n) as i:  # TVM's vectorizer wants to know how far
+            T.buffer_store(a, 1.0, [i])
+
+    monkeypatch.setenv("TILELANG_REPORT_DIR", str(tmp_path))
+    with pytest.raises(InternalError, match=r"internal error in tirx\.VectorizeLoop: ") as info:
+        lower_to_cuda(function(body), ARCH)
+    report = Path(info.value.report).read_text()
+    assert "in front of tirx.VectorizeLoop:\n" in report and "T.vectorized" in report

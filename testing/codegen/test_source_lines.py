@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.codegen import nvrtc
+from tilelang.codegen.compile import CompileError
 from tilelang.codegen.cuda import lower_to_cuda
+from tilelang.codegen.locate import compile_source
 from tilelang.codegen.source_lines import Places, line_directives
 from tilelang.support.diagnostics import SourceSpan
 from tilelang.target.arch import arch_of
+from tilelang.target.toolchain import nvcc_path
 from tilelang.transform.pipeline import lower
 
 
@@ -90,3 +95,30 @@ def test_what_the_compiler_adds_has_no_line() -> None:
         "  b = 1;",
         "",
     ]
+
+
+@tilelang.jit
+def calls_nothing_known(M: int):
+    @T.prim_func
+    def main(A: T.Tensor((M,), "float32")):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                A[i] = T.call_extern("float32", "no_such_function", A[i])  # unknown
+
+    return main
+
+
+@pytest.mark.nvcc
+@pytest.mark.skipif(not nvrtc.is_available() and nvcc_path() is None, reason="no CUDA compiler")
+def test_text_that_is_rejected_is_shown_with_its_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_REPORT_DIR", str(tmp_path))
+    program = calls_nothing_known.get_tir(128)
+    source = lower_to_cuda(lower(program, "sm_90a"), arch_of("sm_90a"))
+    with pytest.raises(CompileError) as info:
+        compile_source(source)
+    error = info.value
+    assert error.span is not None and error.span.line == line_of("unknown")
+    (kept,) = tmp_path.iterdir()
+    assert kept.read_text() == source.text and str(kept) in str(error)
+    (shown,) = [line for line in str(error).splitlines() if line.startswith(">")]
+    assert shown.split("|")[0].split() == [">", str(error.line)] and "no_such_function(" in shown

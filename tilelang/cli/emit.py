@@ -24,15 +24,11 @@ def emit(program: Any, arch: Any, what: str) -> str:
 
 def cubin_of(program: Any, arch: Any) -> Any:
     """The machine code of a program as a `tilelang.codegen.compile.Cubin`; its notes name the program's lines."""
-    from tilelang.codegen.compile import compile_cuda
+    from tilelang.codegen.locate import compile_source, locate_notes
 
     source = _source(program, arch)
-    cubin = compile_cuda(source.text, arch)
-    if not cubin.notes:
-        return cubin
-    from tilelang.codegen.locate import locate_notes
-
-    return replace(cubin, notes=locate_notes(source))
+    cubin = compile_source(source)
+    return replace(cubin, notes=locate_notes(source)) if cubin.notes else cubin
 
 
 def _source(program: Any, arch: Any) -> Any:

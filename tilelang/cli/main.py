@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands. Each is a few lines: find the program, call the room that knows, print what it says.
 
-A user's mistake ends the command with its text and status 1; status 2 is a command line that makes no sense.
+A user's mistake ends the command with its text and status 1; status 2 is a command line that makes no sense, 70 a fault
+of tilelang.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        from tilelang.support.errors import UserError
+        from tilelang.support.errors import InternalError, UserError
 
         try:
             command(*args, **kwargs)
@@ -70,6 +71,9 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
         except UserError as error:
             typer.echo(error.render(), err=True)
             raise typer.Exit(1) from None
+        except InternalError as error:  # its report has the traceback
+            typer.echo(str(error), err=True)
+            raise typer.Exit(70) from None
         except OSError as error:  # a file to write that cannot be written
             typer.echo(f"tilelang: {error}", err=True)
             raise typer.Exit(2) from None

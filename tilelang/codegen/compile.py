@@ -16,6 +16,7 @@ from pathlib import Path
 from tilelang.codegen import nvrtc
 from tilelang.support.diagnostics import Note, SourceSpan, render
 from tilelang.support.errors import UserError
+from tilelang.support.faults import keep_text
 from tilelang.target.arch import Arch, arch_of
 from tilelang.target.toolchain import find_tool, include_dirs, nvcc_path
 
@@ -41,8 +42,14 @@ class NoCompiler(UserError):
 
 class CompileError(UserError):
     code = "TL9002"
-    message = "{compiler} rejected the generated CUDA text:\n{log}"
-    help = "this is a fault of tilelang unless the kernel imports CUDA source of its own"
+    message = "{compiler} rejected the generated CUDA text:\n{log}{excerpt}"
+    help = "this is a fault of tilelang unless the kernel imports CUDA source of its own; {where}"
+
+    @property
+    def line(self) -> int:
+        """The line of the text that the first complaint is about; 0 where it names none."""
+        found = _COMPLAINT.search(self.fields["log"])
+        return int(found[1]) if found is not None else 0
 
 
 class NoDisassembler(UserError):
@@ -174,6 +181,22 @@ def compile_cuda(text: str, arch: Arch | str, options: CompileOptions = CompileO
     return Cubin(data, arch, log, kernels, notes, ptx)
 
 
+_COMPLAINT = re.compile(r"kernel\.cu\((\d+)\): (?:catastrophic )?error")
+_AROUND, _WIDTH = 3, 160  # lines shown in front of and behind one that is rejected, characters of each
+
+
+def _rejected(compiler: str, text: str, log: str) -> CompileError:
+    """The error for a text that a compiler does not take; the text is kept for people to look at."""
+    path = keep_text("rejected", text, ".cu")
+    error = CompileError(compiler=compiler, log=log.rstrip(), excerpt="", where=f"the text is in {path}")
+    if error.line:
+        lines = text.split("\n")
+        shown = range(max(1, error.line - _AROUND), min(len(lines), error.line + _AROUND) + 1)
+        numbered = (f"{'>' if n == error.line else ' '} {n:5d} | {lines[n - 1][:_WIDTH]}" for n in shown)
+        error.fields["excerpt"] = "\n\n" + "\n".join(numbered)
+    return error
+
+
 def _ptxas_flags(options: CompileOptions) -> list[str]:
     flags = ["-v"]
     if options.ptxas_level is not None:
@@ -196,7 +219,7 @@ def _with_nvrtc(text: str, arch: Arch, options: CompileOptions) -> tuple[bytes, 
     flags += [f"-I{folder}" for folder in nvrtc.header_dirs()]
     ok, data, log, ptx = nvrtc.compile_program(text, flags)
     if not ok:
-        raise CompileError(compiler="NVRTC", log=log)
+        raise _rejected("NVRTC", text, log)
     return data, log, ptx
 
 
@@ -214,7 +237,7 @@ def _with_nvcc(text: str, arch: Arch, options: CompileOptions) -> tuple[bytes, s
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         log = done.stdout + done.stderr
         if done.returncode != 0:
-            raise CompileError(compiler="nvcc", log=log)
+            raise _rejected("nvcc", text, log)
         ptx = next(iter(Path(folder).glob("*.ptx")), None)
         return cubin.read_bytes(), log, ptx.read_text(encoding="utf-8") if ptx else ""
 

@@ -38,6 +38,7 @@ from tilelang.codegen.remainders import protect_remainders
 from tilelang.codegen.source_lines import Places, line_directives, mark_statements
 from tilelang.ir.attrs import PRELUDE
 from tilelang.support.errors import InternalError
+from tilelang.support.faults import compiler_step
 from tilelang.target.arch import Arch
 
 __all__ = ["CudaSource", "KernelLaunch", "PointerParam", "ScalarParam", "TensorMapParam", "lower_to_cuda", "tl_passes"]
@@ -93,8 +94,21 @@ def tl_passes() -> list[Any]:
 
 def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     """The CUDA text of a level-4 function and how to launch it. Raises InternalError for what level 4 may not
-    contain.
+    contain, and where a pass of TVM fails.
     """
+    with compiler_step(_STAGE, {"device program": func}):
+        return _lower_to_cuda(func, arch)
+
+
+def _run(passes: list[Any], mod: Any) -> Any:
+    """TVM's passes, each with a name of its own should it fail."""
+    for step in passes:
+        with compiler_step(str(step.info.name), {f"in front of {step.info.name}": mod}):
+            mod = step(mod)
+    return mod
+
+
+def _lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     check_lowered(func)
     check_resources(func, arch)
     facts = launch_facts(func)
@@ -107,7 +121,7 @@ def lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     if "global_symbol" not in (func.attrs or {}):
         func = func.with_attr("global_symbol", "main")
     mod = tirx.transform.BindTarget(target)(tvm.IRModule.from_expr(func))
-    mod = tvm.ir.transform.Sequential(tl_passes())(mod)
+    mod = _run(tl_passes(), mod)
     device = {str(gv.name_hint): f for gv, f in mod.functions.items() if f.attrs.get("calling_conv", 0) == 2}
     hosts = [f for gv, f in mod.functions.items() if str(gv.name_hint) not in device]
     if not device or len(hosts) != 1:
@@ -138,7 +152,7 @@ def _finish(device: dict[str, Any], launches: tuple[KernelLaunch, ...]) -> dict[
     t = tirx.transform
     device_mod = tvm.IRModule({launch.name: lower_shared_addresses(device[launch.name]) for launch in launches})
     finish = [t.BF16StorageLegalize(), compilation_pipeline.finalize_device_passes()]
-    device_mod = tvm.ir.transform.Sequential(finish)(device_mod)
+    device_mod = _run(finish, device_mod)
     return {str(gv.name_hint): convert_float8(spell_constants(f)) for gv, f in device_mod.functions.items()}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the user's lines for what the assembler says about speed.
+"""Finds the user's lines for what compiler and assembler say about a kernel's text.
 
 A kernel about which there is nothing to say is compiled once, without line tables. One that spills registers or whose
 wgmmas are serialised is compiled a second time, from a text with `#line` directives: its PTX says which statement a
@@ -13,14 +13,32 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilelang.codegen.compile import CompileOptions, Cubin, NoDisassembler, PerformanceNote, compile_cuda, disassemble
+from tilelang.codegen.compile import (
+    CompileError,
+    CompileOptions,
+    Cubin,
+    NoDisassembler,
+    PerformanceNote,
+    compile_cuda,
+    disassemble,
+)
 from tilelang.codegen.cuda import CudaSource
 
-__all__ = ["locate_notes"]
+__all__ = ["compile_source", "locate_notes"]
 
 _MOST_PLACES = 4  # a kernel that spills does so nearly everywhere; the worst statements say why
 
 Line = tuple[str, int]  # file and line as compilers write them
+
+
+def compile_source(source: CudaSource, options: CompileOptions = CompileOptions()) -> Cubin:
+    """The cubin of `source`. A CompileError names the statement whose text the compiler rejects."""
+    try:
+        return compile_cuda(source.text, source.arch, options)
+    except CompileError as error:
+        text, places = source.with_lines()
+        error.span = places.of_line(text, error.line)
+        raise
 
 
 def locate_notes(source: CudaSource, options: CompileOptions = CompileOptions()) -> tuple[PerformanceNote, ...]:

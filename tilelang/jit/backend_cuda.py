@@ -95,7 +95,7 @@ class CudaExecutable:
     def build(func: Any, signature: Signature, target: Target, options: CompileOptions) -> CudaExecutable:
         """Compiles a tile program, or takes it from the disk cache. Warns of what makes it slow."""
         key = cache.cache_key(func.script(show_meta=True), signature, str(target), options)
-        made = _kept(key, func)
+        made = None if options.dump_ir else _kept(key, func)
         if made is None:
             made = _compile(func, signature, target, options)
             cache.publish(key, partial(made.keep, func=func))
@@ -119,19 +119,21 @@ def _kept(key: str, func: Any) -> CudaExecutable | None:
 
 def _compile(func: Any, signature: Signature, target: Target, options: CompileOptions) -> CudaExecutable:
     from tilelang.codegen.cuda import lower_to_cuda
+    from tilelang.codegen.locate import compile_source
     from tilelang.jit.launch_plan import launch_plan, with_device_facts
 
     assert target.arch is not None
     device, remarks = lower_device(func, target, options)
     source = lower_to_cuda(device, target.arch)
-    text = source.with_lines()[0] if options.line_directives else source.text
-    cubin = toolchain.compile_cuda(text, target.arch, _flags(options))
+    if options.line_directives:
+        source = replace(source, text=source.with_lines()[0])
+    cubin = compile_source(source, _flags(options))
     if options.ptxas_verbose:
         logger.warning("%s: ptxas says\n%s", signature.name, cubin.log)
     for note in (*remarks, *cubin.notes):
         logger.info("%s: %s", signature.name, note)
     plan = launch_plan(with_device_facts(signature, device), source)
-    return CudaExecutable(CudaKernel(cubin.data, plan), text, remarks, cubin.notes, cubin.ptx)
+    return CudaExecutable(CudaKernel(cubin.data, plan), source.text, remarks, cubin.notes, cubin.ptx)
 
 
 def _located_notes(func: Any, target: Target, options: CompileOptions) -> tuple[toolchain.PerformanceNote, ...]:

@@ -8,6 +8,7 @@ A value is read when it is asked for, never at import, so that tests and program
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,9 @@ class _Environment:
     verify = EnvVar("TILELANG_VERIFY", _flag, False, "1: check the IR's spec before and after every pass")
     watchdog = EnvVar(
         "TILELANG_WATCHDOG", _flag, False, "1: waits on mbarriers that take 2 s say where they hang, and trap"
+    )
+    report_dir = EnvVar(
+        "TILELANG_REPORT_DIR", _path, Path(tempfile.gettempdir()), "where reports on internal errors are written"
     )
     log_level = EnvVar("TILELANG_LOG_LEVEL", str, "WARNING", "level of the `tilelang` logger")
     nvcc = EnvVar("TILELANG_NVCC", _optional_text, None, "path of nvcc")

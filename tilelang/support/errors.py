@@ -77,15 +77,19 @@ class UserError(Exception):
 
 
 class InternalError(Exception):
-    """A fault of the compiler, not of the program."""
+    """A fault of the compiler, not of the program. `stage` is the step that failed, `report` the file with the IR that
+    it failed on ("" where there is none); `tilelang.support.faults` fills them in."""
 
-    def __init__(self, message: str, *, stage: str = "", span: Any = None) -> None:
-        self.stage = stage
+    def __init__(self, message: str, *, stage: str = "", span: Any = None, report: str = "") -> None:
+        super().__init__(message)
+        self.stage, self.report = stage, report
         self.span = SourceSpan.of(span)
-        where = f" in {stage}" if stage else ""
-        super().__init__(
-            render(f"internal error{where}: {message}", self.span, (), "this is a fault of tilelang; please report it")
-        )
+
+    def __str__(self) -> str:
+        where = f" in {self.stage}" if self.stage else ""
+        enclosed = f" with {self.report}, which has the program and the IR" if self.report else ""
+        help_text = f"this is a fault of tilelang; please report it{enclosed}"
+        return render(f"internal error{where}: {self.args[0]}", self.span, (), help_text)
 
 
 class PerformanceWarning(UserWarning):

@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tilelang.ir import spec
 from tilelang.ir.drop_empty import drop_empty
 from tilelang.support.env import env
+from tilelang.support.faults import compiler_step
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.adjoin_groups import adjoin_groups
@@ -174,16 +176,29 @@ def lower(
 ) -> Any:
     """The function at level `stop_after` (one of LEVELS). `context`, when given, collects notes and times.
 
-    Raises UserError for programs that cannot be compiled; `ValueError` for an unknown level.
+    Raises UserError for programs that cannot be compiled, InternalError with the pass's name and a report where a pass
+    fails, `ValueError` for an unknown level.
     """
     if stop_after not in LEVELS:
         raise ValueError(f"no level {stop_after!r}; there are {', '.join(LEVELS)}")
     ctx = context or Context(arch_of(arch) if isinstance(arch, str) else arch, options or CompileOptions())
+    program = func
     for level in LEVELS[: LEVELS.index(stop_after) + 1]:
         for step in PIPELINE[level]:
             start = time.perf_counter()
-            func = step.run(func, ctx)
+            with compiler_step(step.name, {"program": program, f"in front of {step.name}": func}):
+                func = step.run(func, ctx)
             ctx.seconds[step.name] = time.perf_counter() - start
+            if ctx.options.dump_ir:
+                _dump(func, f"{len(ctx.seconds):02d}-{step.name}", ctx.options.dump_ir_dir)
         if env.verify.get() and level != "tir":  # what the front end writes is checked by its own tests
-            spec.check(func, LEVELS.index(level) + 1, stage=level)
+            with compiler_step(f"the passes to level {level}", {"program": program, level: func}):
+                spec.check(func, LEVELS.index(level) + 1, stage=level)
     return func
+
+
+def _dump(func: Any, name: str, folder: str) -> None:
+    """Writes the IR behind a pass to a file of the folder, `dump_ir` where none is named."""
+    path = Path(folder or "dump_ir")
+    path.mkdir(parents=True, exist_ok=True)
+    (path / f"{name}.py").write_text(func.script() + "\n", encoding="utf-8")

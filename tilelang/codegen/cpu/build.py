@@ -12,6 +12,7 @@ from tvm.tirx import compilation_pipeline
 
 from tilelang.codegen.cpu.lower import lower_to_cpu
 from tilelang.codegen.remainders import protect_remainders
+from tilelang.support.faults import compiler_step
 
 __all__ = ["CpuModule", "build_cpu"]
 
@@ -52,7 +53,8 @@ def _target() -> Any:
 
 def build_cpu(func: tirx.PrimFunc, poison: bool = False) -> CpuModule:
     """Compiles a tile program (level 1) for this machine. See `lower_to_cpu` for `poison` and errors."""
-    return CpuModule(func, poison)
+    with compiler_step("build_cpu", {"program": func}):
+        return CpuModule(func, poison)
 
 
 class CpuModule:
