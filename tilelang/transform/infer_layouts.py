@@ -20,8 +20,9 @@ from tvm import tirx
 from tilelang.analysis.layouts import Solution, extract, solve
 from tilelang.analysis.layouts.errors import AnnotatedLayoutsDisagree
 from tilelang.analysis.layouts.extract import is_nest
-from tilelang.analysis.layouts.program import Program, Tile
+from tilelang.analysis.layouts.program import Parallel, Program, Tile
 from tilelang.analysis.layouts.rules import engine_layouts
+from tilelang.analysis.layouts.slot_order import cheapest_order
 from tilelang.analysis.layouts.solve import PinnedConflict
 from tilelang.ir.attrs import LAYOUT, LOOP_ID, LOOP_LAYOUT, NOTES
 from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, rebuild, shape_of, walk_list, with_bodies
@@ -96,15 +97,17 @@ def _lay_out(kernel: Kernel, notes: list[str]) -> Kernel:
     decls = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer | tirx.DeclBuffer)]
     moves = plan_moves(program, solution, {s.buffer.name: s.buffer for s in decls})
     notes += [solution.note(r) for r in solution.relayouts]
-    body = _Writer(solution, moves).write(kernel.body)
+    body = _Writer(program, solution, moves).write(kernel.body)
     return kernel.with_body(_number_loops([*moves.allocs, *body]))
 
 
 class _Writer:
     """Writes a solution into statements, counting them as `extract` did."""
 
-    def __init__(self, solution: Solution, moves: Moves) -> None:
+    def __init__(self, program: Program, solution: Solution, moves: Moves) -> None:
         self.solution, self.moves, self.key = solution, moves, -1
+        self.nests = {op.key: op for op in program.ops if isinstance(op, Parallel)}
+        self.homes = {name: known.layout for name, known in solution.known.items()}
 
     def write(self, stmts: list[Any]) -> list[Any]:
         out: list[Any] = []
@@ -128,7 +131,9 @@ class _Writer:
         return out
 
     def nest(self, stmt: Any, key: int) -> Any:
-        layout = self.moves.loops.get(key) or self.solution[self.solution.loops[key]]
+        layout = self.moves.loops.get(key)
+        if layout is None:
+            layout = cheapest_order(self.solution[self.solution.loops[key]], self.nests[key], self.homes)
         kept = {k: v for k, v in stmt.annotations.items() if k != LOOP_LAYOUT}
         return _annotated(stmt, {**kept, LAYOUT: tidy(layout)})
 

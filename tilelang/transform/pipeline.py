@@ -50,6 +50,7 @@ from tilelang.transform.rasterize_blocks import rasterize_blocks
 from tilelang.transform.relax_quotients import relax_quotients
 from tilelang.transform.schedule_gemms import schedule_gemms
 from tilelang.transform.specialize_warps import specialize_warps
+from tilelang.transform.split_nests import split_nests
 from tilelang.transform.store_by_warpgroup import store_by_warpgroup
 from tilelang.transform.take_turns import take_turns
 from tilelang.transform.watch_waits import watch_waits
@@ -118,6 +119,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         ),
         Pass("plan_eviction", lambda f, c: plan_eviction(f, c.options.l2_hints), "knows what the copy engine loads"),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
+        Pass("split_nests", lambda f, c: split_nests(f), "registers and memory are written by different threads"),
         Pass(
             "relax_quotients",
             lambda f, c: relax_quotients(f, c.options.relaxed_division),
