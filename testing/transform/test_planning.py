@@ -194,6 +194,39 @@ def test_the_split_is_exact_for_every_block() -> None:
         assert stop == 4 or block * 64 < stop * 64 + 63
 
 
+def test_a_window_is_masked_at_both_ends() -> None:
+    """Every iteration of the middle is unmasked for all elements, and the part is as long as it can be."""
+    window = 300
+    func = masked_loop(
+        lambda b, k, i, j: tirx.And(b * 64 + i >= k * 64 + j, k * 64 + j > b * 64 + i - window), blocks=12
+    )
+    got = outline(func)
+    assert [line for line in got if line.startswith("for")] == [
+        "for unmasked_start stages=2",
+        "for unmasked_end - unmasked_start stages=2",
+        "for 12 - unmasked_end stages=2",
+    ]
+    assert got.count("  loop S") == 2
+    (kernel,) = launches(func)
+    low, high = (s for s in kernel.body if isinstance(s, tirx.Bind))
+    first = kernel.axis("blockIdx.x")
+    for block in range(8):
+        at = {first: tirx.const(block, "int32")}
+        start = int(sym.Analyzer().simplify(substitute(low.value, at)))
+        stop = int(sym.Analyzer().simplify(substitute(high.value, {**at, low.var: tirx.const(start, "int32")})))
+        clear = [k for k in range(12) if block * 64 >= k * 64 + 63 and k * 64 > block * 64 + 63 - window]
+        assert list(range(start, stop)) == clear
+
+
+def test_a_mask_that_begins_to_hold_is_peeled_in_front() -> None:
+    got = outline(masked_loop(lambda b, k, i, j: k * 64 + j >= b * 64 + i))
+    assert [line for line in got if line.startswith("for")] == [
+        "for unmasked_start stages=2",
+        "for 4 - unmasked_start stages=2",
+    ]
+    assert got.count("  loop S") == 1
+
+
 # -- rasterize_blocks ----------------------------------------------------------------------------------------------
 
 

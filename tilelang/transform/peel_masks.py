@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits a pipelined loop where an affine mask stops being always true, and drops the mask from the part that
+"""Splits a pipelined loop where affine masks begin or stop being always true, and drops them from the part that
 needs none.
 
 Before:  for k in [0, n): .. s[i, j] = if_then_else(b * 128 + i >= k * 64 + j, s[i, j], -inf) ..
 After:   for k in [0, c): ..  (no mask)        for k in [c, n): .. mask ..        c = (b * 128 - 63) // 64 + 1
          clamped to [0, n]
+         A window has a masked part in front as well: [0, a) mask, [a, c) no mask, [c, n) mask.
 
 Requires: level 1 with `inst` on gemms; only loops with a wgmma gemm are split.
 Ensures:  a condition is dropped only for iterations for which its minimum over the tile is >= 0 by linear
           arithmetic in the loop and tile variables; conditions that hold for all iterations vanish without a split.
-Does not: split on masks that begin to hold late (windows), nor skip blocks that are masked completely.
+Does not: skip blocks that are masked completely.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import tvm_ffi
@@ -48,10 +50,11 @@ def peel_masks(func: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Mask:
-    """A comparison that holds for all elements of the tile while `k < bound`; bound None: always."""
+    """A comparison that holds for all elements of the tile while start <= k < stop; None: no such bound."""
 
     text: Any  # the comparison node
-    bound: Any | None
+    start: Any | None = None
+    stop: Any | None = None
 
 
 class _Peeler:
@@ -78,30 +81,45 @@ class _Peeler:
     def peel(self, loop: Any) -> list[Any]:
         loop = with_bodies(loop, [[_inline_conditions(s) for s in bodies(loop)[0]]])
         masks = self.masks(loop)
-        always = [m.text for m in masks if m.bound is None]
+        always = [m.text for m in masks if m.start is None and m.stop is None]
         if always:
             loop = with_bodies(loop, [_drop(bodies(loop)[0], always)])
-        prefixes = [m for m in masks if m.bound is not None]
-        if not prefixes:
+        masks = [m for m in masks if m.start is not None or m.stop is not None]
+        if not masks:
             return [loop]
-        stop = prefixes[0].bound
-        for m in prefixes[1:]:
-            stop = tirx.min(stop, m.bound)
+        binds: list[Any] = []
         end = loop.min + loop.extent
-        split = self.analyzer.simplify(tirx.max(loop.min, tirx.min(stop, end)))
-        if self.analyzer.can_prove(self.inline(split) <= loop.min):
+
+        def cut(name: str, at: Any) -> Any:
+            """The place of a cut, named unless it is a constant."""
+            place = self.analyzer.simplify(at)
+            if const_int(place) is not None:
+                return place
+            binds.append(tirx.Bind(tirx.Var(name, "int32"), place, span=loop.span))
+            self.values[binds[-1].var] = place
+            return binds[-1].var
+
+        starts = [m.start for m in masks if m.start is not None]
+        stops = [m.stop for m in masks if m.stop is not None]
+        first = (
+            cut("unmasked_start", tirx.max(loop.min, tirx.min(reduce(tirx.max, starts), end))) if starts else loop.min
+        )
+        last = cut("unmasked_end", tirx.max(first, tirx.min(reduce(tirx.min, stops), end))) if stops else end
+        if self.analyzer.can_prove(self.inline(last) <= self.inline(first)):
             return [loop]
-        known = const_int(split) is not None
-        cut = split if known else tirx.Var("unmasked_end", "int32")
-        clear = with_bodies(loop, [_drop(bodies(loop)[0], [m.text for m in prefixes])])
-        return [
-            *([] if known else [tirx.Bind(cut, split, span=loop.span)]),
-            _ranged(clear, loop.min, self.analyzer.simplify(cut - loop.min)),
-            _shifted(loop, cut, self.analyzer.simplify(end - cut)),
-        ]
+        clear = with_bodies(loop, [_drop(bodies(loop)[0], [m.text for m in masks])])
+        length = self.analyzer.simplify
+        parts = (
+            [_shifted(clear, first, length(last - first))] if starts else [_ranged(clear, first, length(last - first))]
+        )
+        if starts:
+            parts.insert(0, _ranged(loop, loop.min, length(first - loop.min)))
+        if stops:
+            parts.append(_shifted(loop, last, length(end - last)))
+        return [*binds, *parts]
 
     def masks(self, loop: Any) -> list[_Mask]:
-        """Conditions inside the parallel nests of the loop body that are true on a prefix of the iterations."""
+        """Conditions inside the parallel nests of the loop body that are true from or up to some iteration."""
         found: list[_Mask] = []
         for nest in bodies(loop)[0]:
             if not (isinstance(nest, tirx.For) and PARALLEL in nest.annotations):
@@ -131,10 +149,12 @@ class _Peeler:
         low = linear[-1] + sum(min(0, c * (n - 1)) for c, n in zip(steps, tile.values(), strict=True) if n is not None)
         worst = low + slope * (loop.min + loop.extent - 1) if slope < 0 else low + slope * loop.min
         if self.analyzer.can_prove(self.inline(worst) >= 0):
-            return _Mask(comparison, None)
-        if slope >= 0:
+            return _Mask(comparison)
+        if slope == 0:
             return None
-        return _Mask(comparison, tirx.floordiv(low, tirx.const(-slope, "int32")) + 1)
+        if slope > 0:
+            return _Mask(comparison, start=-tirx.floordiv(low, tirx.const(slope, "int32")))
+        return _Mask(comparison, stop=tirx.floordiv(low, tirx.const(-slope, "int32")) + 1)
 
     def inline(self, expr: Any) -> Any:
         """The expression with the kernel's own definitions written out."""
