@@ -291,7 +291,7 @@ _VECTORS = tuple(name for name in DTYPE_NAMES if name not in globals())
 globals().update({name: DType(name) for name in _VECTORS})
 
 # Names that users of the language know, which the compiler does not have: what to write instead.
-_BLACKWELL = "compile for a device that has it; Hopper has none"
+_BLACKWELL = "it is an instruction of sm_100, which is no target"
 _UNSUPPORTED = {
     "PartialFragment": "collect parts with T.alloc_reducer",
     "alloc_descriptor": "write T.gemm or T.wgmma_gemm; the compiler forms descriptors",
@@ -304,6 +304,11 @@ _UNSUPPORTED = {
 
 # Fast versions: the compiler chooses the instruction by the fast-math option, so they are the plain functions.
 _FAST = {f"__{f.__name__}": f for f in (exp, exp2, exp10, log, log2, log10, sin, cos, tan, pow)}
+
+
+def unsupported_names() -> dict[str, str]:
+    """Names that are refused, and what to write instead."""
+    return dict(_UNSUPPORTED)
 
 
 def __getattr__(name: str) -> Any:

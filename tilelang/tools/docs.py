@@ -8,12 +8,19 @@ from pathlib import Path
 
 from tilelang.tools.device_ops import device_ops_page
 from tilelang.tools.errors import errors_page
+from tilelang.tools.names import names_page
 from tilelang.tools.passes import passes_page
 from tilelang.tools.tour import tour_page
 
 __all__ = ["write_pages"]
 
-_PAGES = {"errors.md": errors_page, "passes.md": passes_page, "device_ops.md": device_ops_page, "tour.md": tour_page}
+_PAGES = {
+    "names.md": names_page,
+    "errors.md": errors_page,
+    "passes.md": passes_page,
+    "device_ops.md": device_ops_page,
+    "tour.md": tour_page,
+}
 
 
 def write_pages(folder: Path) -> list[Path]:
