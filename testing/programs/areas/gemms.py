@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
-from witness import ints, out, program, randn, refused, run
+from witness import EVERYWHERE, ints, out, program, randn, refused, run
 
 import tilelang.language as T
+
+program = partial(program, devices=EVERYWHERE)
 
 
 def exact(a, b, dtype):
