@@ -29,12 +29,13 @@ def matmul_fp8(
     out_dtype="float32",
     two_level=False,
     block_M=128,
-    block_N=128,
+    block_N=None,
     block_K=128,
-    num_stages=3,
+    num_stages=4,
     threads=256,
 ):
-    """A kernel (A (M, K), B (N, K)) -> C (M, N)."""
+    """A kernel (A (M, K), B (N, K)) -> C (M, N). With two levels a tile has two accumulators, hence half the columns."""
+    block_N = block_N or (128 if two_level or N <= 128 else 256)
 
     @T.prim_func
     def main(A: T.Tensor((M, K), dtype), B: T.Tensor((N, K), dtype), C: T.Tensor((M, N), out_dtype)):
