@@ -33,7 +33,7 @@ class SimExecutable:
 
     def __call__(self, *args: Any) -> None:
         self._checker.check(args)
-        self._module(*self._checker.addresses(args))
+        self._module(*self._checker.passed(args))
 
     @property
     def kernel_source(self) -> str:

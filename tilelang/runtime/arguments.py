@@ -72,12 +72,9 @@ class ArgumentChecker:
                 self._check_extents(_Place(sig, i), spec, arg, slots)
         return slots
 
-    def addresses(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments with the addresses of tensors that are passed for raw pointers."""
-        return [
-            a.data_ptr() if isinstance(s, ScalarArg) and s.dtype == "handle" and hasattr(a, "data_ptr") else a
-            for s, a in zip(self.signature.args, args)
-        ]
+    def passed(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments as kernels of the host take them: addresses for raw pointers, bytes for narrower elements."""
+        return [_passed(spec, arg) for spec, arg in zip(self.signature.args, args)]
 
     def check_inputs(self, args: Sequence[Any]) -> None:
         """Raises for the first input of a wrong kind, type, rank or device; outputs may be missing."""
@@ -196,6 +193,14 @@ def _shown(signature: Signature, text: str, value: int) -> str:
         slot = signature.slots[number]
         sources.append(f"{slot.name} from argument {slot.arg} '{signature.args[slot.arg].name}'")
     return f"{expression.render(text, signature.slot_names)} = {value} ({', '.join(sources)})"
+
+
+def _passed(spec: ScalarArg | TensorArg, arg: Any) -> Any:
+    if isinstance(spec, ScalarArg):
+        return arg.data_ptr() if spec.dtype == "handle" and hasattr(arg, "data_ptr") else arg
+    if arg is None or dtypes.packing_of(spec.dtype) == 1:
+        return arg
+    return arg.view(dtypes.torch_dtype("uint8")) if hasattr(arg, "data_ptr") else arg.view("uint8")
 
 
 def _check_scalar(place: _Place, spec: ScalarArg, arg: Any) -> None:

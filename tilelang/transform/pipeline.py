@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.ir import spec
+from tilelang.ir.carry_nibbles import carry_nibbles
 from tilelang.ir.drop_empty import drop_empty
 from tilelang.support.env import env
 from tilelang.support.faults import compiler_step
@@ -83,6 +84,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
         Pass("drop_empty", lambda f, c: drop_empty(f), "no other pass has to think of tensors without elements"),
+        Pass("carry_nibbles", lambda f, c: carry_nibbles(f), "what still has four-bit elements then is refused"),
         Pass("check_arch", lambda f, c: check_arch(f, c.arch), "errors name the program's own statements"),
         Pass(
             "drop_register_requests",

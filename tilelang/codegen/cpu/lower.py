@@ -28,6 +28,7 @@ from tilelang.codegen.cpu.scratch import check_scratch
 from tilelang.codegen.cpu.threads import serialize_threads
 from tilelang.codegen.cpu.tile_ops import expand_tile_op
 from tilelang.ir import attrs, walk
+from tilelang.ir.carry_nibbles import carry_nibbles
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.drop_empty import drop_empty
 from tilelang.ir.private_tiles import expand_private
@@ -42,7 +43,7 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
 
     With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test
     sees reads of memory that the program never wrote. Raises CpuUnsupported and TileOpMisfit."""
-    func = _unaligned(drop_empty(func))
+    func = _unaligned(drop_empty(carry_nibbles(func)))
     body = as_stmt(_lower_host(as_list(func.body), poison))
     return legalize_floats(func.with_body(_on_the_host(func, call_floor_divisions(body))))
 
