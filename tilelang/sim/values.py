@@ -53,8 +53,7 @@ def _is_float(dtype: np.dtype) -> bool:
 
 
 def cast(x: Value, dtype: np.dtype) -> Value:
-    """C cast: floats to integers truncate and saturate, NaN gives 0; fp8 overflows as torch's does; integers
-    wrap."""
+    """A cast as the device does it: see `_to_integer`; fp8 overflows as torch's does; integers wrap."""
     if isinstance(x, (bool, int)):
         return wrap(int(x), dtype) if not _is_float(dtype) else dtype.type(x)
     x = np.asarray(x)
@@ -63,18 +62,30 @@ def cast(x: Value, dtype: np.dtype) -> Value:
     if dtype.kind == "b":
         return x != 0
     if dtype.kind in "iu" and _is_float(x.dtype):
-        info = np.iinfo(dtype)
-        wide = np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=float(info.max), neginf=float(info.min))
-        inside = np.clip(np.trunc(wide), float(info.min), float(info.max))
-        out = np.where(
-            inside >= float(info.max),
-            info.max,
-            np.where(inside <= float(info.min), info.min, inside).astype(np.int64 if info.min else np.uint64),
-        )
-        return out.astype(dtype)
+        return _to_integer(x, dtype)
     if _is_float(dtype) and dtype.itemsize < 4 and _is_float(x.dtype) and x.dtype.itemsize < 4:
         return x.astype(np.float32).astype(dtype)
     return x.astype(dtype)
+
+
+def _to_integer(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Truncates and saturates. float32 and float64 reach 8 and 16 bits through 32 (nvcc), so that these wrap; half
+    types are converted at once. NaN gives 0, to and from 64 bits the highest bit alone (PTX ISA, "cvt").
+    """
+    if dtype.itemsize < 4 and x.dtype.itemsize >= 4:
+        return _to_integer(x, np.dtype(np.int32 if dtype.kind == "i" else np.uint32)).astype(dtype)
+    info = np.iinfo(dtype)
+    wide = np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=float(info.max), neginf=float(info.min))
+    inside = np.clip(np.trunc(wide), float(info.min), float(info.max))
+    out = np.where(
+        inside >= float(info.max),
+        info.max,
+        np.where(inside <= float(info.min), info.min, inside).astype(np.int64 if info.min else np.uint64),
+    ).astype(dtype)
+    if dtype.itemsize == 8 or x.dtype.itemsize == 8:
+        highest = np.ones((), f"u{dtype.itemsize}") << np.array(8 * dtype.itemsize - 1, f"u{dtype.itemsize}")
+        out = np.where(np.isnan(x), highest.view(dtype), out)
+    return out
 
 
 def wrap(x: int, dtype: np.dtype) -> Any:
