@@ -139,3 +139,20 @@ def test_a_gpu_takes_no_arrays():
 def test_calls_of_the_host_interface_that_do_not_fit(call, kind, text):
     with pytest.raises(kind, match=text):
         call()
+
+
+def test_the_simulator_names_a_tensor_that_the_copy_engine_cannot_address():
+    @T.prim_func
+    def main(X: T.Tensor((64, 64), "float16"), Y: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            F = T.alloc_fragment((64, 64), "float32")
+            T.clear(F)
+            for _ in T.Pipelined(2, num_stages=2):
+                T.copy(X, S)
+                T.gemm(S, S, F)
+            T.copy(F, Y)
+
+    shifted = torch.zeros(64 * 64 + 8, dtype=torch.float16)[1 : 64 * 64 + 1].view(64, 64)
+    with pytest.raises(ValueError, match="argument 0 'X': required data aligned to 16 bytes"):
+        tilelang.compile(main, target="sim")(shifted, torch.zeros(64, 64))

@@ -16,6 +16,7 @@ from tvm.tirx import is_buffer_var
 
 from tilelang.codegen import cuda
 from tilelang.ir.attrs import GLOBAL
+from tilelang.ir.tensor_map import find_tensor_maps
 from tilelang.jit.signature import expression_text
 from tilelang.runtime import dtypes
 from tilelang.runtime.plan import (
@@ -35,6 +36,7 @@ __all__ = ["launch_plan", "with_device_facts"]
 _STAGE = "launch_plan"
 # What device ops assume of a global address they are given: cp.async and bulk copies move up to 16 bytes at once.
 _DEVICE_OP_ALIGN = 16
+_TENSOR_MAP_ALIGN = 16  # CUDA driver API, cuTensorMapEncodeTiled: globalAddress
 
 
 def launch_plan(signature: Signature, source: cuda.CudaSource) -> LaunchPlan:
@@ -142,6 +144,9 @@ def _alignments(device: Any) -> tuple[dict[str, int], set[str]]:
                 if source is not None and is_buffer_var(source) and source.ty.storage_scope == GLOBAL:
                     note(source, _DEVICE_OP_ALIGN)
 
+    for spec in find_tensor_maps(device).values():
+        if spec.buffer.name in params:
+            note(spec.buffer, _TENSOR_MAP_ALIGN)
     tvm_ffi.structural_walk(device.body, [(ir.Var, on_var), (tirx.For, on_loop), (ir.Call, on_call)])
     return align, touched
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tilelang.language import errors
 from tilelang.tir_builder.values import describe, is_scalar, python_value, static_int
 
-__all__ = ["known_integer"]
+__all__ = ["check_mapping", "known_integer"]
 
 
 def known_integer(
@@ -27,3 +28,9 @@ def known_integer(
         shown = describe(plain) if known is None else known
         raise errors.BadPositive(what=what, required=required, value=shown, arg=arg)
     return known
+
+
+def check_mapping(value: Any, arg: str, required: str) -> None:
+    """Raises BadChoice, which blames `arg`, for what is no dictionary."""
+    if not isinstance(value, Mapping):
+        raise errors.BadChoice(what=arg, value=describe(value), choices=required, arg=arg)

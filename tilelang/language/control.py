@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import ir, tirx
 
 from tilelang.ir.device_ops import device_op
 from tilelang.language import errors
+from tilelang.language.checks import known_integer
 from tilelang.language.kernel import current_launch
 from tilelang.language.warps import get_warp_group_idx
+from tilelang.target.operands import WARPGROUP
 from tilelang.tir_builder.branches import DeviceBranch
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.values import any_of, as_condition, as_expr
@@ -44,9 +47,11 @@ class WarpSpecialize:
     """`with T.ws(0, 1):` only the 128-thread groups of these numbers run the body."""
 
     def __init__(self, *groups: int) -> None:
-        current_launch("ws")
+        launch = current_launch("ws")
         if not groups:
             raise errors.BadPositive(what="the number of groups", required="1 or more", value=0)
+        last = -(-math.prod(launch.block) // WARPGROUP) - 1
+        groups = tuple(known_integer(g, "a group of this block", 0, last, arg=i) for i, g in enumerate(groups))
         self.builder = Builder.current("ws")
         index = get_warp_group_idx()
         self.condition = any_of([index == g for g in groups])
@@ -78,6 +83,7 @@ def set_max_nreg(count: int, is_inc: bool) -> None:
 
 def check_registers(count: int, arg: str) -> int:
     """A register budget that setmaxnreg takes."""
+    count = known_integer(count, "the number of registers", arg="count")
     if not (_MIN_REGISTERS <= count <= _MAX_REGISTERS and count % _REGISTER_STEP == 0):
         required = f"{_MIN_REGISTERS} to {_MAX_REGISTERS} in steps of {_REGISTER_STEP}"
         raise errors.BadPositive(what="the number of registers", required=required, value=count, arg=arg)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilelang.ir import attrs
 from tilelang.language import errors
+from tilelang.language.checks import check_mapping
 from tilelang.layout import Layout, is_fragment
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.regions import whole_region
@@ -23,6 +24,7 @@ def annotate_layout(layouts: Mapping[Any, Any]) -> None:
     """
     builder = Builder.current("annotate_layout")
     layout: Any
+    check_mapping(layouts, "layouts", "a dictionary {buffer: layout}")
     for buffer, layout in layouts.items():
         if not is_buffer(buffer):
             raise errors.LayoutKind(name=describe(buffer), scope="no", what=describe(layout))
@@ -47,6 +49,7 @@ def annotate_layout(layouts: Mapping[Any, Any]) -> None:
 def annotate_safe_value(values: Mapping[Any, Any]) -> None:
     """`T.annotate_safe_value({A: v})`: T.copy reads v, instead of 0, where it reads outside of the tensor A."""
     builder = Builder.current("annotate_safe_value")
+    check_mapping(values, "values", "a dictionary {tensor: value}")
     for buffer, value in values.items():
         if not is_buffer(buffer) or buffer.ty.storage_scope != attrs.GLOBAL:
             raise errors.NotSupported(

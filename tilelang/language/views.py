@@ -32,7 +32,7 @@ def _alias(function: str, buffer: Any, shape: tuple[Any, ...], dtype: Any) -> An
         raise errors.ViewSize(name=buffer.name, have=bits[0], want=bits[1])
     name = builder.unique(builder.hint(f"{buffer.name}_view"))
     alias = tirx.decl_buffer(shape, str(dtype), name, data=buffer.data, scope=buffer.ty.storage_scope, layout=None)
-    builder.emit(tirx.DeclBuffer(alias, data=buffer.data, span=builder.span))
+    builder.declare_in_launches(tirx.DeclBuffer(alias, data=buffer.data, span=builder.span))
     return alias
 
 

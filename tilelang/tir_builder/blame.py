@@ -165,6 +165,8 @@ def _wrapped(exc: Exception) -> UserError | None:
         return errors.BadCall(why="the calls nest too deeply: a macro or a helper calls itself without an end")
     if isinstance(exc, ZeroDivisionError) and (direct or ours):
         return errors.DivisionByZero(quotient="this")
+    if ours and (isinstance(exc, OverflowError) or text == "math domain error"):
+        return errors.BadOperation(why=f"this constant is no finite number: {text}")
     if isinstance(exc, ValueError) and "and / or / not" in text:
         return errors.NoTruthValue()
     if direct and isinstance(exc, AttributeError) and isinstance(exc.obj, ir.Expr):

@@ -254,11 +254,11 @@ class Builder:
         return len(self.frames) > 1
 
 
-_HOST = (tirx.Bind, tirx.AssertStmt, tirx.DeclBuffer)
+_HOST = (tirx.Bind, tirx.AssertStmt)
 
 
 def _check_host(stmt: tirx.Stmt) -> None:
-    """Outside of launches there are sizes, assertions, views, and the launches. Raises HostStatement."""
+    """Outside of launches there are sizes, assertions and the launches. Raises HostStatement."""
     if isinstance(stmt, _HOST) or (isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == "thread_extent"):
         return
     what = _HOST_KINDS.get(type(stmt))

@@ -50,7 +50,10 @@ class Macro:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         builder = Builder.current(self.fn.__name__)
         code, source = compiled(self.fn)
-        call = self.signature.bind(*args, **kwargs)
+        try:
+            call = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise errors.BadCall(why=f"{self.fn.__name__}{self.signature}: {error}") from None
         call.apply_defaults()
         place, loops = builder.place, builder.loops
         tracer = Tracer(builder, source.places, is_macro=True)

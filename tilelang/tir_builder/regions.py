@@ -87,7 +87,7 @@ def _element(buffer: Any, dim: int, index: Any, extent: Any, on_chip: bool) -> A
     index = _integer(buffer, index)
     if isinstance(index, int):
         known = isinstance(extent, int)
-        out = index < -extent or (on_chip and index >= extent) if known else False
+        out = index < -extent or index >= (extent if on_chip else 2**31) if known else False
         if out:
             raise errors.IndexOutOfBounds(index=index, dim=dim, name=buffer.name, extent=extent, last=extent - 1)
         index = index + extent if index < 0 else index

@@ -180,6 +180,7 @@ def binary(op: str, a: Any, b: Any) -> Any:
     for operand in (a, b):
         if isinstance(operand, ir.Expr) and not isinstance(operand.ty, ir.PrimType):
             as_expr(operand)  # says what is wrong with it
+    a, b = _as_number(op, a), _as_number(op, b)
     if op in ("+", "-", "*"):
         return python_value(PYTHON_OPS[op](a, b))
     a, b = as_expr_like(a, b), as_expr_like(b, a)
@@ -205,6 +206,13 @@ def binary(op: str, a: Any, b: Any) -> Any:
         case "<<" | ">>" if kinds[0] != kinds[1] and isinstance(b, tirx.IntImm):
             b = cast_to(int(b.value), kinds[0])
     return python_value(PYTHON_OPS[op](a, b))
+
+
+def _as_number(op: str, value: Any) -> Any:
+    """A bool in arithmetic is 0 or 1, as in Python, and not a type to compute in."""
+    if op not in ("&", "|", "^") and is_scalar(value) and dtype_of(value) == "bool":
+        return cast_to(value, "int32")
+    return value
 
 
 def _python_result(op: str, a: Any, b: Any) -> Any:
@@ -324,6 +332,8 @@ def unary(op: str, a: Any) -> Any:
         return _UNARY[op](a)
     a = as_expr(a)
     kind = dtype_of(a)
+    if op in ("+", "-"):
+        a = _as_number(op, a)
     if op == "+":
         return a
     if op == "~" and _is_float(kind):

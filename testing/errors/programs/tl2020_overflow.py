@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=128) as b:
+        A[0] = T.exp(1000.0)
