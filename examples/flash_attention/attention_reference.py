@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the attention examples over (batch, sequence, heads, head dimension) share: inputs, reference, operation counts.
+"""What the attention examples share: inputs, a reference, operation counts.
 
 Every mask here is a band: query i sees key j where `j <= i + past` (causal) and `j > i + past - window` (window), with
 past = seq_kv - seq_q, so that the last query and the last key meet on the diagonal.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import torch
+from attention_layout import tensor_shape
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -23,9 +24,11 @@ def make_inputs(
     groups: int = 1,
     dtype: str = "float16",
     device: str = "cpu",
+    layout: str = "bshd",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Random Q (batch, seq_q, heads, dim), and K and V with heads // groups heads."""
-    q_shape, kv_shape = (batch, seq_q, heads, dim), (batch, seq_kv, heads // groups, dim)
+    """Random Q with heads heads, and K and V with heads // groups."""
+    q_shape = tensor_shape(layout, batch, seq_q, heads, dim)
+    kv_shape = tensor_shape(layout, batch, seq_kv, heads // groups, dim)
     q, k, v = (torch.randn(shape, device=device).to(DTYPES[dtype]) for shape in (q_shape, kv_shape, kv_shape))
     return q, k, v
 
@@ -49,7 +52,8 @@ def reference(
     window: int | None = None,
     sinks: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention and the logarithm of each row's sum (batch, heads, seq_q), computed in the type of the inputs.
+    """Attention over (batch, sequence, heads, head dimension), and the logarithms of the sums (batch, heads, seq_q),
+    computed in the type of the inputs.
 
     `sinks` (heads,) are scores of one more key a head, whose value is 0. Rows that see no key are 0.
     """

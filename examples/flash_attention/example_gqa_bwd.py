@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over (batch, sequence, heads, head dimension) with its gradients, as a torch function.
+"""Attention with its gradients, as a torch function; (batch, sequence, heads, head dimension) or heads first.
 
 The forward pass leaves the logarithm of each row's sum, so that the backward pass makes any tile of the weights again
 from Q and K: P = exp(S - lse). With delta = sum(O * dO) of each row, and dP = dO V^T:
@@ -19,6 +19,7 @@ import argparse
 import math
 
 import torch
+from attention_layout import as_bshd, element, rows, tensor_shape
 from attention_reference import DTYPES, forward_flops, make_inputs, reference
 from example_gqa_fwd_bshd import gqa_fwd
 
@@ -30,9 +31,9 @@ LOG2E = 1.4426950408889634
 
 
 @tilelang.jit(out_idx=[2])
-def attention_delta(batch, heads, seq_q, dim, block_M=64, threads=128, dtype="float16"):
+def attention_delta(batch, heads, seq_q, dim, block_M=64, threads=128, dtype="float16", layout="bshd"):
     """A kernel (O, dO) -> delta (batch, heads, seq_q) float32: the sum of O * dO over the head dimension."""
-    shape = (batch, seq_q, heads, dim)
+    shape = tensor_shape(layout, batch, seq_q, heads, dim)
 
     @T.prim_func
     def main(
@@ -45,8 +46,8 @@ def attention_delta(batch, heads, seq_q, dim, block_M=64, threads=128, dtype="fl
             do = T.alloc_fragment((block_M, dim), dtype)
             product = T.alloc_fragment((block_M, dim), "float32")
             row_sum = T.alloc_fragment((block_M,), "float32")
-            T.copy(O[bz, bx * block_M : (bx + 1) * block_M, by, :], o)
-            T.copy(dO[bz, bx * block_M : (bx + 1) * block_M, by, :], do)
+            T.copy(rows(layout, O, bz, by, bx * block_M, block_M), o)
+            T.copy(rows(layout, dO, bz, by, bx * block_M, block_M), do)
             for i, j in T.Parallel(block_M, dim):
                 product[i, j] = T.cast(o[i, j], "float32") * T.cast(do[i, j], "float32")
             T.reduce_sum(product, row_sum, dim=1)
@@ -71,6 +72,7 @@ def gqa_bwd_dkv(
     num_stages=2,
     threads=256,
     dtype="float16",
+    layout="bshd",
 ):
     """A kernel (Q, K, V, dO, lse, delta, dQ, dK, dV) that writes dK and dV, and adds to dQ (float32) if `with_dq`.
 
@@ -79,8 +81,8 @@ def gqa_bwd_dkv(
     sm_scale = 1.0 / math.sqrt(dim)
     scale = sm_scale * LOG2E
     past = seq_kv - seq_q
-    q_shape = (batch, seq_q, heads, dim)
-    kv_shape = (batch, seq_kv, heads // groups, dim)
+    q_shape = tensor_shape(layout, batch, seq_q, heads, dim)
+    kv_shape = tensor_shape(layout, batch, seq_kv, heads // groups, dim)
     row_shape = (batch, heads, seq_q)
     accum_dtype = "float32"
 
@@ -112,8 +114,8 @@ def gqa_bwd_dkv(
             dv = T.alloc_fragment([block_M, dim], accum_dtype)
             dq = T.alloc_fragment([block_N, dim], accum_dtype)
 
-            T.copy(K[bz, bx * block_M : (bx + 1) * block_M, by, :], K_shared)
-            T.copy(V[bz, bx * block_M : (bx + 1) * block_M, by, :], V_shared)
+            T.copy(rows(layout, K, bz, by, bx * block_M, block_M), K_shared)
+            T.copy(rows(layout, V, bz, by, bx * block_M, block_M), V_shared)
             T.clear(dk)
             T.clear(dv)
 
@@ -124,7 +126,7 @@ def gqa_bwd_dkv(
             for t in T.Pipelined(T.max(tiles - first, 0) * groups, num_stages=num_stages):
                 head = by * groups + t % groups
                 row = (first + t // groups) * block_N
-                T.copy(Q[bz, row : row + block_N, head, :], Q_shared)
+                T.copy(rows(layout, Q, bz, head, row, block_N), Q_shared)
                 T.copy(lse[bz, head, row : row + block_N], lse_shared)
                 T.gemm(K_shared, Q_shared, P, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
                 for i, j in T.Parallel(block_M, block_N):
@@ -136,7 +138,7 @@ def gqa_bwd_dkv(
                     P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_shared[j] * LOG2E), 0)
                 T.copy(P, P_cast)
 
-                T.copy(dO[bz, row : row + block_N, head, :], dO_shared)
+                T.copy(rows(layout, dO, bz, head, row, block_N), dO_shared)
                 T.copy(delta[bz, head, row : row + block_N], delta_shared)
                 T.gemm(V_shared, dO_shared, dP, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
                 T.gemm(P_cast, dO_shared, dv, policy=T.GemmWarpPolicy.FullRow)
@@ -149,10 +151,10 @@ def gqa_bwd_dkv(
                     T.gemm(dS_shared, K_shared, dq, transpose_A=True, clear_accum=True)
                     for i, j in T.Parallel(block_N, dim):
                         if row + i < seq_q:
-                            T.atomic_add(dQ[bz, row + i, head, j], dq[i, j])
+                            T.atomic_add(element(layout, dQ, bz, head, row + i, j), dq[i, j])
 
-            T.copy(dv, dV[bz, bx * block_M : (bx + 1) * block_M, by, :])
-            T.copy(dk, dK[bz, bx * block_M : (bx + 1) * block_M, by, :])
+            T.copy(dv, rows(layout, dV, bz, by, bx * block_M, block_M))
+            T.copy(dk, rows(layout, dK, bz, by, bx * block_M, block_M))
 
     return main
 
@@ -172,13 +174,14 @@ def gqa_bwd_dq(
     num_stages=2,
     threads=256,
     dtype="float16",
+    layout="bshd",
 ):
     """A kernel (Q, K, V, dO, lse, delta) -> dQ. A block owns block_M queries and visits tiles of block_N keys."""
     sm_scale = 1.0 / math.sqrt(dim)
     scale = sm_scale * LOG2E
     past = seq_kv - seq_q
-    q_shape = (batch, seq_q, heads, dim)
-    kv_shape = (batch, seq_kv, heads // groups, dim)
+    q_shape = tensor_shape(layout, batch, seq_q, heads, dim)
+    kv_shape = tensor_shape(layout, batch, seq_kv, heads // groups, dim)
     row_shape = (batch, heads, seq_q)
     accum_dtype = "float32"
 
@@ -204,8 +207,8 @@ def gqa_bwd_dq(
             dS_cast = T.alloc_fragment([block_M, block_N], dtype)
             dq = T.alloc_fragment([block_M, dim], accum_dtype)
 
-            T.copy(Q[bz, bx * block_M : (bx + 1) * block_M, by, :], Q_shared)
-            T.copy(dO[bz, bx * block_M : (bx + 1) * block_M, by, :], dO_shared)
+            T.copy(rows(layout, Q, bz, by, bx * block_M, block_M), Q_shared)
+            T.copy(rows(layout, dO, bz, by, bx * block_M, block_M), dO_shared)
             T.copy(lse[bz, by, bx * block_M : (bx + 1) * block_M], lse_local)
             T.copy(delta[bz, by, bx * block_M : (bx + 1) * block_M], delta_local)
             T.clear(dq)
@@ -217,8 +220,8 @@ def gqa_bwd_dq(
             if window is not None:
                 first = T.max(bx * block_M + past - window + 1, 0) // block_N
             for k in T.Pipelined(first, last, num_stages=num_stages):
-                T.copy(K[bz, k * block_N : (k + 1) * block_N, by // groups, :], K_shared)
-                T.copy(V[bz, k * block_N : (k + 1) * block_N, by // groups, :], V_shared)
+                T.copy(rows(layout, K, bz, by // groups, k * block_N, block_N), K_shared)
+                T.copy(rows(layout, V, bz, by // groups, k * block_N, block_N), V_shared)
                 T.gemm(Q_shared, K_shared, P, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
                 T.gemm(dO_shared, V_shared, dP, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
                 for i, j in T.Parallel(block_M, block_N):
@@ -232,48 +235,59 @@ def gqa_bwd_dq(
                     dS_cast[i, j] = P[i, j] * (dP[i, j] - delta_local[i]) * sm_scale
                 T.gemm(dS_cast, K_shared, dq, policy=T.GemmWarpPolicy.FullRow)
 
-            T.copy(dq, dQ[bz, bx * block_M : (bx + 1) * block_M, by, :])
+            T.copy(dq, rows(layout, dQ, bz, by, bx * block_M, block_M))
 
     return main
 
 
 class GroupedQueryAttention(torch.autograd.Function):
-    """Attention of Q (batch, seq_q, heads, dim) with K and V (batch, seq_kv, heads // groups, dim).
+    """Attention of Q (batch, seq_q, heads, dim) with K and V (batch, seq_kv, heads // groups, dim), or heads first.
 
     `deterministic` makes the gradient of Q in a kernel of its own. `target` and `tiles` (sizes and threads of all
     kernels) are for machines and shapes that the defaults do not fit.
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, is_causal, window=None, deterministic=False, target=None, tiles=None):
-        shape, options = problem(q, k, is_causal, window, tiles)
+    def forward(ctx, q, k, v, is_causal, window=None, deterministic=False, target=None, tiles=None, layout="bshd"):
+        shape, options = problem(q, k, is_causal, window, tiles, layout)
         output, lse = gqa_fwd.with_options(target=target)(*shape, **options)(q, k, v)
         ctx.save_for_backward(q, k, v, output, lse)
-        ctx.options = (is_causal, window, deterministic, target, tiles)
+        ctx.options = (is_causal, window, deterministic, target, tiles, layout)
         return output
 
     @staticmethod
     def backward(ctx, grad):
         q, k, v, output, lse = ctx.saved_tensors
-        delta = row_products(output, grad.contiguous(), ctx.options[3])
-        return *gqa_backward(q, k, v, lse, delta, grad.contiguous(), *ctx.options), None, None, None, None, None
+        _, _, _, target, _, layout = ctx.options
+        grad = grad.contiguous()
+        delta = row_products(output, grad, target, layout)
+        return *gqa_backward(q, k, v, lse, delta, grad, *ctx.options), *[None] * len(ctx.options)
 
 
 def problem(
-    q: torch.Tensor, k: torch.Tensor, is_causal: bool, window: int | None, tiles: dict[str, int] | None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    is_causal: bool,
+    window: int | None,
+    tiles: dict[str, int] | None,
+    layout: str = "bshd",
 ) -> tuple[tuple, dict]:
     """Positional and named arguments of the kernels for these tensors."""
-    batch, seq_q, heads, dim = q.shape
+    batch, seq_q, heads, dim = as_bshd(layout, q).shape
+    _, seq_kv, kv_heads, _ = as_bshd(layout, k).shape
     dtype = next(name for name, kind in DTYPES.items() if kind == q.dtype)
-    shape = (batch, heads, seq_q, k.shape[1], dim, is_causal)
-    return shape, {"groups": heads // k.shape[2], "window": window, "dtype": dtype, **(tiles or {})}
+    shape = (batch, heads, seq_q, seq_kv, dim, is_causal)
+    return shape, {"groups": heads // kv_heads, "window": window, "dtype": dtype, "layout": layout, **(tiles or {})}
 
 
-def row_products(output: torch.Tensor, grad: torch.Tensor, target: str | None = None) -> torch.Tensor:
+def row_products(
+    output: torch.Tensor, grad: torch.Tensor, target: str | None = None, layout: str = "bshd"
+) -> torch.Tensor:
     """delta (batch, heads, seq_q) of the output and its gradient."""
-    batch, seq_q, heads, dim = output.shape
+    batch, seq_q, heads, dim = as_bshd(layout, output).shape
     dtype = next(name for name, kind in DTYPES.items() if kind == output.dtype)
-    return attention_delta.with_options(target=target)(batch, heads, seq_q, dim, dtype=dtype)(output, grad)
+    build = attention_delta.with_options(target=target)
+    return build(batch, heads, seq_q, dim, dtype=dtype, layout=layout)(output, grad)
 
 
 def gqa_backward(
@@ -288,9 +302,10 @@ def gqa_backward(
     deterministic: bool = False,
     target: str | None = None,
     tiles: dict[str, int] | None = None,
+    layout: str = "bshd",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(dQ, dK, dV) for the gradient of the output; `lse` is from the forward kernel, `delta` from `row_products`."""
-    shape, options = problem(q, k, is_causal, window, tiles)
+    shape, options = problem(q, k, is_causal, window, tiles, layout)
     # Without atomics the kernel leaves dQ alone.
     dq = torch.zeros_like(q, dtype=torch.float32)
     dk, dv = torch.empty_like(k), torch.empty_like(v)
@@ -310,17 +325,18 @@ def check(
     deterministic: bool = False,
     target: str | None = None,
     tiles: dict[str, int] | None = None,
+    layout: str = "bshd",
 ) -> list[float]:
     """Assert output and gradients against float32; returns the relative errors of O, dQ, dK, dV."""
     grad = torch.randn_like(q)
     given = [x.detach().requires_grad_() for x in (q, k, v)]
-    output = GroupedQueryAttention.apply(*given, is_causal, window, deterministic, target, tiles)
+    output = GroupedQueryAttention.apply(*given, is_causal, window, deterministic, target, tiles, layout)
     output.backward(grad)
     wanted = [x.detach().float().requires_grad_() for x in (q, k, v)]
-    expected, _ = reference(*wanted, is_causal, window)
-    expected.backward(grad.float())
+    expected, _ = reference(*(as_bshd(layout, x) for x in wanted), is_causal, window)
+    expected.backward(as_bshd(layout, grad).float())
     limit = 1e-3 if q.dtype == torch.float16 else 8e-3
-    pairs = [(output, expected), *((a.grad, b.grad) for a, b in zip(given, wanted))]
+    pairs = [(as_bshd(layout, output), expected), *((a.grad, b.grad) for a, b in zip(given, wanted))]
     return [assert_relative_error(a, b, limit) for a, b in pairs]
 
 

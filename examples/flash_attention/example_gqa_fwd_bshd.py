@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over (batch, sequence, heads, head dimension), forward, with shared heads of keys and values.
+"""Attention with shared heads of keys and values, forward; (batch, sequence, heads, head dimension) or heads first.
 
 `groups` query heads share a head of keys and values: 1 is multi-head attention, `heads` multi-query attention. The
 mask is causal, a sliding window, both or none; the kernel also gives the logarithm of each row's sum, which a backward
@@ -14,6 +14,7 @@ import argparse
 import math
 
 import torch
+from attention_layout import as_bshd, rows, tensor_shape
 from attention_reference import forward_flops, make_inputs, reference
 
 import tilelang
@@ -42,16 +43,18 @@ def gqa_fwd(
     num_stages=2,
     threads=256,
     dtype="float16",
+    layout="bshd",
 ):
     """A kernel (Q, K, V) -> (Output, lse (batch, heads, seq_q) float32, natural logarithm).
 
     A causal query i sees the keys up to i + seq_kv - seq_q; with a window only the last `window` of these positions.
+    `layout` is "bshd" or "bhsd" (attention_layout.py).
     """
     sm_scale = 1.0 / math.sqrt(dim)
     scale = sm_scale * LOG2E
     past = seq_kv - seq_q
-    q_shape = (batch, seq_q, heads, dim)
-    kv_shape = (batch, seq_kv, heads // groups, dim)
+    q_shape = tensor_shape(layout, batch, seq_q, heads, dim)
+    kv_shape = tensor_shape(layout, batch, seq_kv, heads // groups, dim)
     accum_dtype = "float32"
 
     @T.prim_func
@@ -76,7 +79,7 @@ def gqa_fwd(
             scores_sum = T.alloc_fragment([block_M], accum_dtype)
             logsum = T.alloc_fragment([block_M], accum_dtype)
 
-            T.copy(Q[bz, bx * block_M : (bx + 1) * block_M, by, :], Q_shared)
+            T.copy(rows(layout, Q, bz, by, bx * block_M, block_M), Q_shared)
             T.clear(acc_o)
             T.clear(logsum)
             T.fill(scores_max, LOWEST)
@@ -89,7 +92,7 @@ def gqa_fwd(
                 first = T.max(bx * block_M + past - window + 1, 0) // block_N
 
             for k in T.Pipelined(first, last, num_stages=num_stages):
-                T.copy(K[bz, k * block_N : (k + 1) * block_N, by // groups, :], K_shared)
+                T.copy(rows(layout, K, bz, by // groups, k * block_N, block_N), K_shared)
                 if is_causal or window is not None or seq_kv % block_N != 0:
                     for i, j in T.Parallel(block_M, block_N):
                         row, column = bx * block_M + i + past, k * block_N + j
@@ -116,14 +119,14 @@ def gqa_fwd(
                 for i, j in T.Parallel(block_M, dim):
                     acc_o[i, j] *= scores_scale[i]
 
-                T.copy(V[bz, k * block_N : (k + 1) * block_N, by // groups, :], V_shared)
+                T.copy(rows(layout, V, bz, by // groups, k * block_N, block_N), V_shared)
                 T.gemm(acc_s_cast, V_shared, acc_o, policy=T.GemmWarpPolicy.FullRow)
 
             for i, j in T.Parallel(block_M, dim):
                 # A row that sees no key (seq_q > seq_kv) is 0.
                 acc_o[i, j] = T.if_then_else(logsum[i] > 0, acc_o[i, j] / logsum[i], 0)
             T.copy(acc_o, O_shared)
-            T.copy(O_shared, Output[bz, bx * block_M : (bx + 1) * block_M, by, :])
+            T.copy(O_shared, rows(layout, Output, bz, by, bx * block_M, block_M))
             for i in T.Parallel(block_M):
                 logsum[i] = T.log(logsum[i]) + scores_max[i] * sm_scale
             T.copy(logsum, lse[bz, by, bx * block_M : (bx + 1) * block_M])
@@ -132,13 +135,20 @@ def gqa_fwd(
 
 
 def check(
-    kernel: tilelang.JITKernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, window: int | None
+    kernel: tilelang.JITKernel,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool,
+    window: int | None,
+    layout: str = "bshd",
 ) -> float:
     """Assert output and logarithms against float32; returns the output's relative error."""
     output, lse = kernel(q, k, v)
-    expected, expected_lse = reference(q.float(), k.float(), v.float(), is_causal, window)
+    wanted = [as_bshd(layout, x).float() for x in (q, k, v)]
+    expected, expected_lse = reference(*wanted, is_causal, window)
     torch.testing.assert_close(lse, expected_lse, rtol=1e-3, atol=1e-3)
-    return assert_relative_error(output, expected, 1e-3 if q.dtype == torch.float16 else 6e-3)
+    return assert_relative_error(as_bshd(layout, output), expected, 1e-3 if q.dtype == torch.float16 else 6e-3)
 
 
 def main() -> None:
@@ -151,13 +161,14 @@ def main() -> None:
     parser.add_argument("--seq_kv", type=int, default=4096 if on_gpu else 200)
     parser.add_argument("--dim", type=int, default=128 if on_gpu else 64)
     parser.add_argument("--is_causal", action="store_true")
+    parser.add_argument("--layout", choices=("bshd", "bhsd"), default="bshd")
     parser.add_argument("--window", type=int, help="positions that a query sees")
     args = parser.parse_args()
 
     shape = (args.batch, args.heads, args.seq_q, args.seq_kv, args.dim)
-    kernel = gqa_fwd(*shape, args.is_causal, args.groups, args.window)
-    inputs = make_inputs(*shape, args.groups, device="cuda" if on_gpu else "cpu")
-    print(f"relative error {check(kernel, *inputs, args.is_causal, args.window):.2e}")
+    kernel = gqa_fwd(*shape, args.is_causal, args.groups, args.window, layout=args.layout)
+    inputs = make_inputs(*shape, args.groups, device="cuda" if on_gpu else "cpu", layout=args.layout)
+    print(f"relative error {check(kernel, *inputs, args.is_causal, args.window, args.layout):.2e}")
     if on_gpu:
         ms = tilelang.profiler.do_bench(lambda: kernel(*inputs))
         total = forward_flops(*shape, args.is_causal, args.window)

@@ -33,6 +33,14 @@ def test_window(deterministic: bool, seq_kv: int) -> None:
     check(*make_inputs(1, 1, 130, seq_kv, 32), True, 40, deterministic, "cpu", SMALL)
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_heads_first(target: str, deterministic: bool) -> None:
+    torch.manual_seed(0)
+    inputs = make_inputs(1, 2, 70, 100, 32, groups=2, layout="bhsd")
+    check(*inputs, True, None, deterministic, target, SMALL, "bhsd")
+
+
 def test_bfloat16_without_groups() -> None:
     torch.manual_seed(0)
     check(*make_inputs(1, 2, 64, 64, 64, dtype="bfloat16"), True, None, False, "cpu", SMALL)
@@ -48,6 +56,8 @@ def test_gpu(dim: int, is_causal: bool, deterministic: bool) -> None:
         inputs = make_inputs(2, heads, seq_q, seq_kv, dim, groups, device="cuda")
         for window in (None, 300):
             check(*inputs, is_causal, window, deterministic)
+        inputs = make_inputs(2, heads, seq_q, seq_kv, dim, groups, device="cuda", layout="bhsd")
+        check(*inputs, is_causal, None, deterministic, layout="bhsd")
 
 
 @pytest.mark.gpu

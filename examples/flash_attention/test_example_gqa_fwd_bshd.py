@@ -31,6 +31,13 @@ def test_small(target: str, case: tuple) -> None:
     check(kernel, *make_inputs(1, *shape, groups, "bfloat16"), is_causal, window)
 
 
+def test_heads_first() -> None:
+    torch.manual_seed(0)
+    shape = (2, 2, 70, 100, 32)
+    kernel = gqa_fwd.with_options(target="cpu")(*shape, True, 2, layout="bhsd", block_M=64, block_N=64, threads=128)
+    check(kernel, *make_inputs(*shape, 2, layout="bhsd"), True, None, "bhsd")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("window", [None, 300])
