@@ -90,3 +90,22 @@ def test_tiles_that_share_bytes_through_views_are_kept_apart():
 
     a, o = agree(main, floats(64), zeros(64))
     np.testing.assert_array_equal(o, a[::-1] + np.float32(2))
+
+
+def test_a_reshaped_tile_goes_to_a_tensor():
+    """The tile lies as its other uses want it, which need not be in boxes of the copy engine."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(2, threads=128) as b:
+            S = T.alloc_shared((32, 64), "float32")
+            R = T.alloc_shared((64, 32), "float32")
+            T.copy(A[b * 32 : (b + 1) * 32, :], S)
+            T.transpose(S, R)
+            V = T.reshape(R, (32, 64))
+            T.copy(V, O[b * 32, 0])
+
+    a = np.arange(64 * 64, dtype="float32").reshape(64, 64)
+    o = agree(main, a, np.zeros_like(a))[1]
+    want = np.concatenate([a[32 * b : 32 * b + 32].T.reshape(32, 64) for b in range(2)])
+    np.testing.assert_array_equal(o, want)

@@ -24,6 +24,7 @@ from tilelang.analysis.copies import bits_of, tile_extents, tma_obstacle
 from tilelang.analysis.effects import written_in
 from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.analysis.manual import by_hand
+from tilelang.analysis.views import bases
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, SHARED_DYN, SHARED_SCOPES
 from tilelang.ir.stmts import (
     Kernel,
@@ -71,6 +72,8 @@ class _Planner:
         # Views of tensors have been hoisted: what is declared here lies at an address that the kernel knows.
         at_addresses = (s for s in walk_list(self.kernel.body) if isinstance(s, tirx.DeclBuffer))
         self.at_addresses = {s.buffer for s in at_addresses if s.buffer.ty.storage_scope == GLOBAL}
+        pairs = bases(self.kernel.body).items()
+        self.reshaped = {b for pair in pairs if list(pair[0].ty.shape) != list(pair[1].ty.shape) for b in pair}
         ops = [TileOp.from_stmt(s) for s in walk_list(self.kernel.body)]
         gemms = [op for op in ops if op is not None and op.name == "gemm" and op.attrs["inst"] in ("wgmma", "mma")]
         self.has_mma = bool(gemms)
@@ -110,6 +113,9 @@ class _Planner:
             return f"{found.name} lies at an address, of which the host makes no tensor map"
         if self.at_addresses & self.written and buffers[0].ty.storage_scope == GLOBAL:
             return "the kernel writes to an address, which may lie in any tensor"
+        seen = next((b for b in buffers if b in self.reshaped), None)
+        if op.name == "copy" and seen is not None:
+            return f"{seen.name} shares its memory with a buffer of another shape"
         return tma_obstacle(op, written, self.values)
 
     def role_obstacle(self) -> str | None:
