@@ -23,7 +23,7 @@ SMALLEST = 1e-4  # a group of zeros gets a scale, too
 
 
 @tilelang.jit(out_idx=[1, 2])
-def cast_per_token(M, N, group=128, block_M=8, threads=128, dtype="bfloat16"):
+def cast_per_token(M, N, group=128, block_M=32, threads=128, dtype="bfloat16"):
     """A kernel X (M, N) -> (Y (M, N) float8_e4m3fn, scales (M, N / group) float32)."""
 
     @T.prim_func
@@ -77,7 +77,7 @@ def cast_per_block(M, N, group=128, threads=256, dtype="bfloat16"):
 
 
 @tilelang.jit(out_idx=[2])
-def cast_back(M, N, group=128, rows=1, block_M=8, threads=128, dtype="bfloat16"):
+def cast_back(M, N, group=128, rows=1, block_M=32, threads=128, dtype="bfloat16"):
     """A kernel (Y, scales) -> X (M, N); `rows` share a scale: 1 after cast_per_token, group after cast_per_block."""
 
     @T.prim_func

@@ -19,9 +19,18 @@ import tilelang.language as T
 from tilelang.testing import assert_relative_error
 
 
+def block_of(N):
+    """(rows, threads) of a block: 32 elements a thread, four loads of 16 bytes in 16 bits, so that several blocks share
+    a processor and their loads are on the way while others reduce."""
+    threads = min(max(tilelang.next_power_of_2(N) // 32, 128), 1024)
+    return max(threads * 32 // N, 1), threads
+
+
 @tilelang.jit(out_idx=[2])
-def rms_norm(M, N, eps=1e-5, block_M=2, threads=128, dtype="bfloat16"):
+def rms_norm(M, N, eps=1e-5, block_M=None, threads=None, dtype="bfloat16"):
     """A kernel (X (M, N), weight (N,)) -> X / rms(X) * weight."""
+    rows, count = block_of(N)
+    block_M, threads = block_M or rows, threads or count
 
     @T.prim_func
     def main(X: T.Tensor((M, N), dtype), weight: T.Tensor((N,), dtype), Y: T.Tensor((M, N), dtype)):
@@ -74,8 +83,10 @@ def rms_norm_split(M, N, eps=1e-5, block_M=4, block_N=1024, threads=128, dtype="
 
 
 @tilelang.jit(out_idx=[3])
-def layer_norm(M, N, eps=1e-5, block_M=2, threads=128, dtype="bfloat16"):
+def layer_norm(M, N, eps=1e-5, block_M=None, threads=None, dtype="bfloat16"):
     """A kernel (X (M, N), weight (N,), bias (N,)) -> (X - mean) / std * weight + bias."""
+    rows, count = block_of(N)
+    block_M, threads = block_M or rows, threads or count
 
     @T.prim_func
     def main(

@@ -21,9 +21,18 @@ from tilelang.testing import assert_relative_error
 LOG2E = 1.4426950408889634
 
 
+def block_of(N):
+    """(rows, threads) of a block: 32 elements a thread, four loads of 16 bytes in 16 bits, so that several blocks share
+    a processor and their loads are on the way while others reduce."""
+    threads = min(max(tilelang.next_power_of_2(N) // 32, 128), 1024)
+    return max(threads * 32 // N, 1), threads
+
+
 @tilelang.jit(out_idx=[1])
-def softmax(M, N, block_M=2, threads=128, dtype="float16"):
+def softmax(M, N, block_M=None, threads=None, dtype="float16"):
     """A kernel X (M, N) -> softmax(X, dim=1)."""
+    rows, count = block_of(N)
+    block_M, threads = block_M or rows, threads or count
 
     @T.prim_func
     def main(X: T.Tensor((M, N), dtype), Y: T.Tensor((M, N), dtype)):

@@ -159,7 +159,7 @@ class Link:
         if access is None:
             return []
         loop, buf = known.get(self.loop), known.get(name)
-        if buf and not loop and all(d.axis for ds in access.digits[: self.rank] for d in ds):
+        if buf and not loop and all(d.axis for ds in access.digits[: self.rank] for d in ds if d.extent > 1):
             why = f"loop {'writes' if self.write else 'reads'} {name} where it lives"
             return _attempt(self.loop, partial(self._loop_at, buf.layout), why, self.place, (name,))
         if loop and not buf:
@@ -266,10 +266,13 @@ class Fold:
         if isinstance(src, Table):
             return cost + 2 * out + 2 * SYNC
         for d in src.separate().digits[self.dim]:
-            if d.axis == "thread" and d.extent > 1:
-                power = not (d.extent & (d.extent - 1) or d.stride & (d.stride - 1))
-                butterfly = power and d.extent * d.stride <= WARP
-                cost += 2 * out * int(math.log2(d.extent)) if butterfly else 2 * out + 2 * SYNC + out * d.extent
+            if d.axis != "thread" or d.extent == 1:
+                continue
+            power = not (d.extent & (d.extent - 1) or d.stride & (d.stride - 1))
+            lanes = max(1, min(d.extent, WARP // d.stride)) if power else 1  # by shuffles, the rest through memory
+            cost += 2 * out * int(math.log2(lanes))
+            if lanes < d.extent:
+                cost += 2 * out + 2 * SYNC + out * (d.extent // lanes)
         return cost
 
 
