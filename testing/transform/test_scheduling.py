@@ -267,6 +267,18 @@ def test_a_clear_stays_for_the_case_that_the_loop_is_empty() -> None:
     assert outline(after(b.func, "fold_clear"))[:2] == ["if", "  fill acc"]
 
 
+def test_loads_that_nobody_reads_need_no_producer() -> None:
+    with Builder(128, params={"A": ((64, 256), "float16"), "C": ((64, 64), "float16")}) as b:
+        A, C = b.args
+        S, T = b.shared("S", (64, 64)), b.shared("T", (64, 64))
+        with b.serial(4, 2) as k:
+            b.copy(region(A, (0, 64), (k * 64, 64)), S)
+            b.fill(T)
+        b.copy(T, C)
+    assert "  copy A S tma_load" in outline(after(b.func, "plan_copies"))
+    assert outline(after(b.func, "specialize_warps")) == text("for 4 stages=2", "  loop T", "copy T C tma_store")
+
+
 @pytest.mark.parametrize("readers", ["gemms", "a gemm and a copy"])
 def test_lanes_meet_before_a_release_unless_all_have_waited_for_the_last_reads(readers: str) -> None:
     params = {"A": ((128, 512), "float16"), "B": ((512, 128), "float16"), "C": ((128, 128), "float16")}

@@ -160,6 +160,8 @@ class _Specializer:
         rest = [s for s in self.kernel.body if not isinstance(s, tirx.AllocBuffer)]
         self.published = [s for s in walk_list(rest) if _name(s) == "publish_tile"]
         self.find_rings(rest)
+        if not self.rings:  # nobody reads what is loaded
+            return self.kernel.with_body([*allocs, *self.consume(rest)])
         self.variables = _variables_of_loads(rest)
         producer = self.own_variables(fresh(self.produce(rest)))  # both arms define the same loops
         consumer = self.consume(rest)
