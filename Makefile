@@ -19,7 +19,7 @@ HAS_GPU := $(shell nvidia-smi -L >/dev/null 2>&1 && echo 1)
 VENV_FLAGS := $(if $(HAS_GPU),--system-site-packages)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-gpu check format docs clean
+.PHONY: help setup run test test-gpu mutation check format docs clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##[[:space:]]*/|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ run: $(STAMP)  ## compile, show, run and check the attention example, end to end
 
 test: $(STAMP)  ## every test that needs no GPU
 	$(BIN)/python -m pytest -q -n 2 -m "not gpu" testing examples $(PYTEST_ARGS)
+
+mutation: $(STAMP)  ## break the synchronisation of kernels in every small way; the simulator must notice (long)
+	$(BIN)/python testing/mutation/suite.py
 
 test-gpu: $(STAMP)  ## the tests that need an sm_90 GPU
 	$(BIN)/python -m pytest -q -m gpu testing examples $(PYTEST_ARGS)

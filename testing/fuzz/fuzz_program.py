@@ -263,6 +263,40 @@ class Reduce:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """Running sums or maxima along an axis."""
+
+    src: Tile
+    dst: Tile
+    kind: str  # sum | max
+    dim: int
+    reverse: bool
+
+    def lines(self, sizes: dict[str, int]) -> list[str]:
+        return [f"T.cum{self.kind}({self.src}, {self.dst}, dim={self.dim}, reverse={self.reverse})"]
+
+    def run(self, s: State) -> None:
+        x = s.tiles[self.src.name].astype(np.float64)
+        x = np.flip(x, self.dim) if self.reverse else x
+        got = np.cumsum(x, self.dim) if self.kind == "sum" else np.maximum.accumulate(x, self.dim)
+        s.tiles[self.dst.name][...] = (np.flip(got, self.dim) if self.reverse else got).astype(NUMPY[self.dst.dtype])
+
+
+@dataclass(frozen=True)
+class Add:
+    """All blocks and iterations add a tile to an output of its extents."""
+
+    src: Tile
+    dst: Tensor
+
+    def lines(self, sizes: dict[str, int]) -> list[str]:
+        return [f"T.atomic_add({self.dst.name}[{', '.join('0' for _ in self.dst.shape)}], {self.src})"]
+
+    def run(self, s: State) -> None:
+        s.tensors[self.dst.name] += s.tiles[self.src.name].astype(NUMPY[self.dst.dtype])
+
+
+@dataclass(frozen=True)
 class Gemm:
     a: Tile
     b: Tile

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from fuzz_program import Dump, Expr, FuzzProgram, If, Load, Loop, Map
+from fuzz_program import Add, Dump, Expr, FuzzProgram, If, Load, Loop, Map
 
 
 def shrink(program: FuzzProgram, fails: Callable[[FuzzProgram], bool], limit: int = 100) -> FuzzProgram:
@@ -116,5 +116,5 @@ def is_defined(program: FuzzProgram) -> bool:
         runs = [program.expected(start) for start in (0, 5)]
     except (KeyError, NameError):
         return False
-    dumped = {s.dst.name for s in program.statements() if isinstance(s, Dump)}
+    dumped = {s.dst.name for s in program.statements() if isinstance(s, Add | Dump)}
     return all(np.array_equal(runs[0][n], runs[1][n], equal_nan=runs[0][n].dtype.kind == "f") for n in dumped)

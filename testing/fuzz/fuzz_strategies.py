@@ -12,7 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fuzz_program import Dump, Expr, Fill, FuzzProgram, Gemm, If, Load, Loop, Map, Move, Reduce, Start, Tensor, Tile
+from fuzz_program import (
+    Add,
+    Dump,
+    Expr,
+    Fill,
+    FuzzProgram,
+    Gemm,
+    If,
+    Load,
+    Loop,
+    Map,
+    Move,
+    Reduce,
+    Scan,
+    Start,
+    Tensor,
+    Tile,
+)
 from hypothesis import strategies as st
 
 HALF = ("float16", "bfloat16")
@@ -199,6 +216,31 @@ def reduction(s: Scope) -> Reduce | None:
     return Reduce(a, d, kind, axis, not fold)
 
 
+def scan(s: Scope) -> Scan | None:
+    pairs = [
+        (a, b)
+        for a in s.readable(small=True)
+        for b in s.tiles
+        if a != b and a.dims == b.dims and a.dtype == b.dtype and a.dtype in ("float32", "int32") and not b.small
+    ]
+    if not pairs:
+        return None
+    a, b = s.pick(pairs)
+    s.ready.add(b)
+    return Scan(a, b, s.pick(["sum", "max"]), s.number(0, len(a.dims) - 1), s.chance(30))
+
+
+def addition(s: Scope) -> Add | None:
+    """Sums over all blocks and iterations stay exact in half precision too: 64 times LIMIT."""
+    found = [t for t in s.readable(small=True) if t.dtype in ("float32", "int32", "float16")]
+    if not found or len(s.outputs) > 5:
+        return None
+    src = s.pick(found)
+    out = Tensor(f"O{len(s.outputs)}", tuple(s.sizes[d] for d in src.dims), src.dtype)
+    s.outputs.append(out)
+    return Add(src, out)
+
+
 def product(s: Scope) -> Gemm | None:
     """A gemm of tiles that fit; the operands' type is the program's."""
     options = []
@@ -223,12 +265,16 @@ def product(s: Scope) -> Gemm | None:
 
 
 def statement(s: Scope, depth: int) -> Any:
-    kinds = ["load", "load", "map", "map", "move", "fill", "reduce", "dump", "gemm", "gemm", "if"]
+    kinds = ["load", "load", "map", "map", "move", "fill", "reduce", "dump", "gemm", "gemm", "if", "scan", "add"]
     kind = s.pick(kinds if s.has_gemm else [k for k in kinds if k != "gemm"])
     if kind == "gemm" and (got := product(s)):
         return got
     if kind == "reduce" and (got := reduction(s)):
         return got
+    if kind == "scan" and (found := scan(s)):
+        return found
+    if kind == "add" and (added := addition(s)):
+        return added
     if kind == "dump" and s.readable() and len(s.outputs) < 6:
         return dump(s, s.pick(s.readable()))
     if kind == "if" and depth:
@@ -243,7 +289,7 @@ def statement(s: Scope, depth: int) -> Any:
             s.ready.add(b)
             return Move(a, b)
     dst = s.pick(s.tiles)
-    if kind in ("map", "if", "reduce") and s.readable():
+    if kind in ("map", "if", "reduce", "scan", "add") and s.readable():
         return elementwise(s, dst)
     if kind == "fill":
         s.ready.add(dst)
@@ -287,6 +333,9 @@ OPTIONS = (
     {"warpgroup_turns": True},
     {"cp_async": False},
     {"raster_panel": 2},
+    {"persistent": True},
+    {"warpgroup_stores": False},
+    {"deferred_sums": False},
 )
 
 
@@ -301,7 +350,7 @@ def make_program(c: Chooser) -> FuzzProgram:
     else:
         dtype = "float16"
         sizes = {"R": c.number(1, 40), "C": c.number(1, 48), "K": c.pick([8, 16, 32, 64, 5])}
-        threads = c.pick([32, 64, 96, 128, 160, 256])
+        threads = c.pick([32, 64, 96, 128, 160, 256, 48, 100])
     s = Scope(c, sizes, grid, dtype, has_gemm, max(1, grid[1] * sizes["R"] - c.pick([0, 0, 1, 7])))
     draw_tiles(s)
     body: list[Any] = [statement(s, 1) for _ in range(c.number(0, 3))]
@@ -322,7 +371,7 @@ def make_program(c: Chooser) -> FuzzProgram:
         dynamic=c.pick([False, True]),
         seed=c.number(0, 1000),
         arch=c.pick(["sm_90a", "sm_90a", "sm_90a", "sm_80"]),
-        policy=c.pick(["random", "random", "rr", "adv-first", "adv-last", "eager"]),
+        policy=c.pick(["random", "random", "rr", "adv-first", "adv-last", "eager", "slow-copies", "slow-products"]),
         options=dict(c.pick(OPTIONS)) if c.pick([False, True]) else {},
     )
 
@@ -345,6 +394,8 @@ def draw_tiles(s: Scope) -> None:
     for _ in range(c.number(0 if s.has_gemm else 1, 3)):
         dims = c.pick([("R", "C"), ("R", "C"), ("R", "K")])
         new_tile(s, dims, c.pick(["shared", "fragment"]), c.pick(kinds), True)
+    if c.pick([False, False, True]):  # where running sums go
+        new_tile(s, ("R", "C"), c.pick(["shared", "fragment"]), c.pick(["float32", "int32"]), False)
     for _ in range(c.number(0, 2)):
         new_tile(s, c.pick([("R",), ("R",), ("C",)]), "fragment", c.pick(["float32", "int32"]), False)
 

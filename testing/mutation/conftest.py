@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the parts of the mutation suite importable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if str(Path(__file__).parent) not in sys.path:
+    sys.path.insert(0, str(Path(__file__).parent))
