@@ -250,7 +250,7 @@ class GroupedQueryAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, is_causal, window=None, deterministic=False, target=None, tiles=None, layout="bshd"):
         shape, options = problem(q, k, is_causal, window, tiles, layout)
-        output, lse = gqa_fwd.with_options(target=target)(*shape, **options)(q, k, v)
+        output, lse = gqa_fwd.with_options(target=target)(*shape, **options, layout=layout)(q, k, v)
         ctx.save_for_backward(q, k, v, output, lse)
         ctx.options = (is_causal, window, deterministic, target, tiles, layout)
         return output
@@ -272,12 +272,12 @@ def problem(
     tiles: dict[str, int] | None,
     layout: str = "bshd",
 ) -> tuple[tuple, dict]:
-    """Positional and named arguments of the kernels for these tensors."""
+    """Positional and named arguments of the kernels for these tensors, without the layout."""
     batch, seq_q, heads, dim = as_bshd(layout, q).shape
     _, seq_kv, kv_heads, _ = as_bshd(layout, k).shape
     dtype = next(name for name, kind in DTYPES.items() if kind == q.dtype)
     shape = (batch, heads, seq_q, seq_kv, dim, is_causal)
-    return shape, {"groups": heads // kv_heads, "window": window, "dtype": dtype, "layout": layout, **(tiles or {})}
+    return shape, {"groups": heads // kv_heads, "window": window, "dtype": dtype, **(tiles or {})}
 
 
 def row_products(
@@ -306,6 +306,7 @@ def gqa_backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(dQ, dK, dV) for the gradient of the output; `lse` is from the forward kernel, `delta` from `row_products`."""
     shape, options = problem(q, k, is_causal, window, tiles, layout)
+    options["layout"] = layout
     # Without atomics the kernel leaves dQ alone.
     dq = torch.zeros_like(q, dtype=torch.float32)
     dk, dv = torch.empty_like(k), torch.empty_like(v)
