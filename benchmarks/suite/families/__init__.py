@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..contest import Case, Machine
-from . import attention, gemm, host, memory, moe, quantized
+from . import attention, gemm, host, memory, moe, quantized, sequence
 
 __all__ = ["FAMILIES"]
 
@@ -18,6 +18,10 @@ FAMILIES: dict[str, Callable[[Machine], list[Case]]] = {
     "attention_gqa": attention.grouped,
     "attention_backward": attention.backward,
     "attention_decode": attention.decode,
+    "mla": sequence.latent,
+    "block_sparse": sequence.block_sparse,
+    "linear_attention": sequence.linear,
+    "mamba": sequence.mamba,
     "dequant": quantized.w4a16,
     "moe": moe.fused,
     "norm": memory.norms,
