@@ -156,3 +156,34 @@ def test_the_simulator_names_a_tensor_that_the_copy_engine_cannot_address():
     shifted = torch.zeros(64 * 64 + 8, dtype=torch.float16)[1 : 64 * 64 + 1].view(64, 64)
     with pytest.raises(ValueError, match="argument 0 'X': required data aligned to 16 bytes"):
         tilelang.compile(main, target="sim")(shifted, torch.zeros(64, 64))
+
+
+N = T.dynamic("n")
+
+
+@T.prim_func
+def guarded(X: T.Tensor((N, 8), "float32"), k: T.int32):
+    rows = N // 2
+    assert rows * 2 == N, "an even number of rows"
+    assert k > 0
+    with T.Kernel(rows, threads=32) as b:
+        for j in T.Parallel(8):
+            X[b, j] = k
+
+
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_assertions_of_the_host_part_are_checked_at_a_call(target):
+    kernel = tilelang.compile(guarded, target=target)
+    x = torch.zeros(4, 8)
+    kernel(x, 3)
+    assert x.sum() == 2 * 8 * 3
+    with pytest.raises(RuntimeError, match=r"guarded\(\): an even number of rows"):
+        kernel(torch.zeros(3, 8), 3)
+    with pytest.raises(RuntimeError, match="k > 0"):
+        kernel(x, 0)
+
+
+def test_assertions_of_the_host_part_are_in_the_signature_of_a_gpu_kernel():
+    signature = tilelang.compile(guarded, target="cuda").signature
+    assert [said for _, said in signature.preconditions][0] == "an even number of rows"
+    assert type(signature).from_json(signature.to_json()) == signature

@@ -90,6 +90,8 @@ def _host_call(stmt: Any) -> str:
     """What a host statement is: view, bind, nothing, or the name of the op it evaluates."""
     if isinstance(stmt, tirx.DeclBuffer):
         return "view"
+    if isinstance(stmt, tirx.AssertStmt):
+        return "nothing"  # a precondition of the signature
     value = getattr(stmt, "value", None)
     name = getattr(getattr(value, "op", None), "name", "")
     if isinstance(stmt, tirx.Bind):

@@ -13,7 +13,7 @@ from tvm import ir, tirx
 from tvm.tirx import decl_buffer, is_buffer_var
 
 from tilelang.ir.attrs import POINTERS
-from tilelang.ir.stmts import substitute
+from tilelang.ir.stmts import as_list, substitute
 from tilelang.runtime.signature import ScalarArg, Signature, Slot, TensorArg
 
 __all__ = ["SlotTable", "expression_text", "named_handles", "normalize_out_idx", "signature_of"]
@@ -188,7 +188,23 @@ def signature_of(func: Any, outputs: tuple[int, ...] = ()) -> tuple[Signature, d
             args.append(ScalarArg(param.name, "handle" if param.name in pointers else _dtype_of(param)))
         if i in outputs and not (is_buffer_var(param) and len(param.ty.shape)):
             raise ValueError(f"{name}(): output '{param.name}' must be a tensor with at least one dimension")
-    return Signature(name, tuple(args), tuple(table.slots), outputs), table.numbers
+    checks = tuple(_preconditions(func, table.numbers))
+    return Signature(name, tuple(args), tuple(table.slots), outputs, preconditions=checks), table.numbers
+
+
+def _preconditions(func: Any, numbers: dict[Any, int]) -> Iterator[tuple[str, str]]:
+    """The assertions outside of launches, as expression text and message."""
+    binds: dict[Any, Any] = {}
+    for stmt in as_list(func.body):
+        if isinstance(stmt, tirx.Bind):
+            binds[stmt.var] = substitute(stmt.value, binds)
+        elif isinstance(stmt, tirx.AssertStmt):
+            condition = substitute(stmt.condition, binds)
+            try:
+                text = expression_text(condition, numbers)
+            except (KeyError, ValueError) as error:
+                raise ValueError(f"the assertion {condition} cannot be checked at a call: {error}") from None
+            yield text, "".join(str(getattr(part, "value", part)) for part in stmt.message_parts)
 
 
 def _dtype_of(param: Any) -> str:

@@ -59,6 +59,7 @@ class ArgumentChecker:
             if isinstance(arg, TensorArg):
                 for text in (*arg.shape, *(arg.strides or ())):
                     self._compiled.setdefault(text, expression.compile_expression(text))
+        self._preconditions = [(expression.compile_expression(text), said) for text, said in signature.preconditions]
 
     def check(self, args: Sequence[Any]) -> list[int]:
         """Raises for the first argument that does not fit; returns the slot values."""
@@ -70,7 +71,14 @@ class ArgumentChecker:
         for i, (spec, arg) in enumerate(zip(sig.args, args)):
             if isinstance(spec, TensorArg) and arg is not None:
                 self._check_extents(_Place(sig, i), spec, arg, slots)
+        self.check_preconditions(slots)
         return slots
+
+    def check_preconditions(self, slots: Sequence[int]) -> None:
+        """Raises `RuntimeError` for the first assertion of the program's host part that does not hold."""
+        for holds, said in self._preconditions:
+            if not holds(slots):
+                raise RuntimeError(f"{self.signature.name}(): {said}")
 
     def passed(self, args: Sequence[Any]) -> list[Any]:
         """The arguments as kernels of the host take them: addresses for raw pointers, bytes for narrower elements."""

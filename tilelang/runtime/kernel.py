@@ -10,7 +10,7 @@ from typing import Any
 
 from tilelang.runtime import device, native
 from tilelang.runtime.allocate import OutputAllocator
-from tilelang.runtime.arguments import count_error
+from tilelang.runtime.arguments import ArgumentChecker, count_error
 from tilelang.runtime.plan import LaunchPlan
 from tilelang.runtime.signature import TensorArg
 
@@ -53,13 +53,15 @@ class CudaKernel:
                 'compile with target="cpu" or "sim" to run without a device'
             )
         self._with_all, with_inputs = native.make_kernel(self.cubin, json.dumps(self.plan.native_json()))
+        if self.plan.signature.preconditions:
+            self._with_all = self._checked(self._with_all)
         self._with_inputs = self._wrapped(with_inputs)
         self._ready = True
 
     def _wrapped(self, with_inputs: Any) -> Any:
         signature = self.plan.signature
         from_tensor = any(isinstance(signature.args[i], TensorArg) for i in signature.inputs)
-        if signature.outputs and from_tensor:
+        if signature.outputs and from_tensor and not signature.preconditions:
             if len(signature.outputs) > 1:
                 return lambda *inputs: signature.returned(list(with_inputs(*inputs)))
             if signature.hidden:
@@ -76,6 +78,17 @@ class CudaKernel:
             return signature.returned(outputs)
 
         return run
+
+    def _checked(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """`run` behind the program's own assertions about its arguments, which the native launcher does not know."""
+        checker = ArgumentChecker(self.plan.signature, self.plan.device_type)
+
+        def call(*args: Any) -> Any:
+            checker.check_inputs(args)
+            checker.check_preconditions(checker.bind(args))
+            return run(*args)
+
+        return call
 
     def save(self, path: Path | str) -> None:
         """Writes a folder that `load` reads: the cubin, and the plan as JSON."""

@@ -75,6 +75,7 @@ class Signature:
     slots: tuple[Slot, ...] = ()
     outputs: tuple[int, ...] = field(default=())  # positions allocated by the caller's side and returned
     hidden: int = 0  # the last outputs that are workspaces: allocated, and not returned
+    preconditions: tuple[tuple[str, str], ...] = ()  # what must hold (expression text), and what is said if not
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -121,6 +122,7 @@ class Signature:
             "slots": [vars(s) for s in self.slots],
             "outputs": list(self.outputs),
             "hidden": self.hidden,
+            "preconditions": [list(p) for p in self.preconditions],
         }
 
     @staticmethod
@@ -131,6 +133,7 @@ class Signature:
             tuple(Slot(**s) for s in data["slots"]),
             tuple(data["outputs"]),
             data.get("hidden", 0),
+            tuple((text, message) for text, message in data.get("preconditions", ())),
         )
 
 
