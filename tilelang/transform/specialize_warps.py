@@ -410,7 +410,7 @@ def _slots(path: tuple[Any, ...]) -> int:
     """Slots of what a list inside these statements loads: the stages of the loop whose body it is, else one. A branch
     in a pipelined loop is as deep as the loop: both roles take it or leave it together."""
     around = [s for s in path if not isinstance(s, tirx.AttrStmt)]
-    home = next((s for s in reversed(around) if not isinstance(s, tirx.IfThenElse)), None)
+    home: Any = next((s for s in reversed(around) if not isinstance(s, tirx.IfThenElse)), None)
     notes = dict(home.annotations) if isinstance(home, tirx.For) else {}
     tiles = notes.get(TILE_STAGES, 1) if home is not None and home.same_as(around[-1]) else 1
     return max(1, int(notes.get(NUM_STAGES, tiles)))
