@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,12 @@ def test_timer_records_on_the_stream(driver: Any) -> None:
     timer("stop", 5)
     assert timer("elapsed", 0) == 1.5
     assert [c["stream"] for c in driver.calls("record")] == [5, 5]
+
+
+def test_preconditions_are_checked_before_a_launch(driver: Any) -> None:
+    signature = replace(SIGNATURE, preconditions=(("s0 2 floormod 0 eq", "an even number of rows"),))
+    kernel = make((PointerParam(0),), signature)
+    kernel.run(*inputs(300))
+    with pytest.raises(RuntimeError, match=r"gemm\(\): an even number of rows"):
+        kernel.run(*inputs(301))
+    assert len(driver.calls("launch")) == 1
