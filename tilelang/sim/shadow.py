@@ -389,7 +389,8 @@ class Shadow:
         """An access of an asynchronous op, whose past is that of its issuer; recorded at issue, since it may run
         any time after.
         """
-        wa, wc = self.w_agent[g], self.w_clock[g]
+        g, at = _run(g)
+        wa, wc = self.w_agent[at], self.w_clock[at]
         own = (wa == op.agent) & (wc == op.clock)
         bad = (wc > past.vc[wa]) & ~own
         verb = "writes" if write else "reads"
@@ -397,11 +398,11 @@ class Shadow:
             lambda i: wa[i], lambda i: wc[i], lambda i: self.w_site[g[i]], COLLECTIVE, lambda i: self.w_lane[g[i]],
         )  # fmt: skip
         if bad.any():
-            self._covered(bad, past.part, wa, wc, self.w_lane[g])
+            self._covered(bad, past.part, wa, wc, self.w_lane[at])
         if bad.any():
             text = f"{{me}} {verb} {{place}}, which {{it}} wrote, with no order between the two"
             self._file("race-ww" if write else "race-wr", bad, g, op.agent, site, text, *writer)
-        unfenced = ~bad & ~self.w_async[g] & (wc > past.av[wa])
+        unfenced = ~bad & ~self.w_async[at] & (wc > past.av[wa])
         if not op.generic and unfenced.any():
             text = f"{{me}} {verb} {{place}}, which {{it}} wrote without a proxy fence (fence.proxy.async) behind it"
             self._file("proxy-fence", unfenced, g, op.agent, site, text, *writer)
@@ -412,18 +413,22 @@ class Shadow:
                     f"{self._name(op.agent)} reads {self._unwritten(g, wc, site)}, which nobody has written",
                     site,
                 )
-            if mode is not None and (odd := (self.w_mode[g] >= 0) & (self.w_mode[g] != mode) & (wc > 0)).any():
-                swizzles = f"{_SWIZZLE[mode]}, which {{it}} wrote with {_SWIZZLE[int(self.w_mode[g][odd][0])]}"
+            if mode is not None and (odd := (self.w_mode[at] >= 0) & (self.w_mode[at] != mode) & (wc > 0)).any():
+                swizzles = f"{_SWIZZLE[mode]}, which {{it}} wrote with {_SWIZZLE[int(self.w_mode[at][odd][0])]}"
                 self._file("layout", odd, g, op.agent, site, f"{{me}} reads {{place}} with {swizzles}", *writer)
-            self.r_clock[g, op.agent], self.r_site[g, op.agent] = op.clock, site
+            self.r_clock[at, op.agent], self.r_site[at, op.agent] = op.clock, site
             return
-        if self.barrier[g].any():
-            at = g[self.barrier[g]]
-            self.report(
-                "barrier-overwritten", f"{self._name(op.agent)} writes over a live mbarrier, {self.where(at)}", site
-            )
-        late = self.r_clock[g] > past.vc
+        if self.barrier[at].any():
+            bar = self.mbarrier(int(g[self.barrier[at]][0]) << self.shift)
+            self.report("barrier-overwritten", f"{self._name(op.agent)} writes over the live mbarrier {bar}", site)
+        late = self.r_clock[at] > past.vc.astype(np.int32)
         self._overtaken(late, g, past.part, op.agent, site)
-        self.w_agent[g], self.w_clock[g], self.w_async[g], self.w_site[g] = op.agent, op.clock, not op.generic, site
-        self.w_atomic[g] = False
-        self.w_lane[g], self.w_mode[g], self.r_clock[g] = COLLECTIVE, -1 if mode is None else mode, 0
+        self.w_agent[at], self.w_clock[at], self.w_async[at], self.w_site[at] = op.agent, op.clock, not op.generic, site
+        self.w_atomic[at] = False
+        self.w_lane[at], self.w_mode[at], self.r_clock[at] = COLLECTIVE, -1 if mode is None else mode, 0
+
+
+def _run(g: np.ndarray) -> tuple[np.ndarray, Any]:
+    """Distinct granules, and an index of them: a slice where they lie side by side, as the tiles of copies do."""
+    lo, hi = int(g.min()), int(g.max()) + 1
+    return (np.arange(lo, hi), slice(lo, hi)) if hi - lo == len(g) else (g, g)
