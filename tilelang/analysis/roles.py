@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from tvm import ir
 
 from tilelang.analysis.thread_groups import Group, ThreadGroups
@@ -65,7 +64,7 @@ class Roles:
                 self._visit(body, inside or group, groups)
 
     def _warps(self, group: Group) -> tuple[int, ...]:
-        return tuple(int(w) for w in np.unique(group.ids // _WARP))
+        return tuple(sorted(set((group.ids // _WARP).tolist())))
 
     @cached_property
     def names(self) -> list[str]:

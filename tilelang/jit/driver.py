@@ -20,6 +20,7 @@ from tilelang.jit.pass_config import freeze_pass_configs, options_from
 from tilelang.jit.signature import normalize_out_idx, signature_of
 from tilelang.jit.target import resolve_target
 from tilelang.runtime.signature import Signature
+from tilelang.support.collector import collector_paused
 from tilelang.support.env import env
 from tilelang.support.logs import logger
 from tilelang.support.options import CompileOptions
@@ -138,7 +139,8 @@ def _build(func: Any, outputs: tuple[int, ...], target: Target, options: Compile
     signature = replace(signature, hidden=hidden_outputs(func))
     if verbose or env.print_on_compilation.get():
         logger.info("compile %s for %s", signature.describe(), target)
-    executable = _executable(func, signature, target, options)
+    with collector_paused():
+        executable = _executable(func, signature, target, options)
     return JITKernel(func, signature, target, options, executable)
 
 

@@ -166,10 +166,10 @@ class _Check:
             ids, count = self.ids(group, op), const_int(op["threads"])
             if ids is None or count is None or group is None:
                 return
-            for n in np.unique(ids):
-                mask = users.setdefault(int(n), np.zeros(self.groups.size, bool))
+            for n in sorted(set(ids.tolist())):
+                mask = users.setdefault(n, np.zeros(self.groups.size, bool))
                 mask[group.ids[ids == n]] = True
-                counts.setdefault(int(n), {}).setdefault(count, op.span)
+                counts.setdefault(n, {}).setdefault(count, op.span)
         for n, mask in users.items():
             warps = np.pad(mask, (0, -mask.size % WARP)).reshape(-1, WARP)
             there = WARP * int(warps.any(1).sum())  # warps arrive as a whole

@@ -69,6 +69,7 @@ class Context:
     options: CompileOptions = field(default_factory=CompileOptions)
     notes: list[str] = field(default_factory=list)  # performance notes, in the order of the passes
     seconds: dict[str, float] = field(default_factory=dict)  # time of each pass
+    stages: dict[Any, int] = field(default_factory=dict)  # stages that fit, by function
 
 
 @dataclass(frozen=True)

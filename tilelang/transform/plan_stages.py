@@ -38,8 +38,10 @@ def plan_stages(func: Any, ctx: Any) -> Any:
 def stages_that_fit(func: Any, ctx: Any) -> int:
     """The most stages, up to those asked for, with which shared memory fits a block; 0 when none does (or none is
     asked)."""
-    limit = ctx.arch.smem_bytes_per_block
-    return next((n for n in range(_asked(func), 0, -1) if shared_bytes(_capped(func, n), ctx) <= limit), 0)
+    if func not in ctx.stages:  # several passes ask about one function
+        limit, asked = ctx.arch.smem_bytes_per_block, range(_asked(func), 0, -1)
+        ctx.stages[func] = next((n for n in asked if shared_bytes(_capped(func, n), ctx) <= limit), 0)
+    return ctx.stages[func]
 
 
 def _asked(func: Any) -> int:

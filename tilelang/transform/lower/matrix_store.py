@@ -56,8 +56,8 @@ def lower_matrix_store(op: TileOp, ctx: LowerContext) -> list[Any]:
 def constant_change(here: np.ndarray, there: np.ndarray) -> int | None:
     """The constant c with `here == there ^ c` for every lane, if there is one. The swizzle is linear over GF(2), so it
     exists wherever the step between two stores touches bits that lanes leave 0."""
-    change = np.unique(here ^ there)
-    return int(change[0]) if len(change) == 1 else None
+    change = here ^ there
+    return int(change.flat[0]) if (change == change.flat[0]).all() else None
 
 
 def lane_element(thread: Any, first: int, fragment: Any, form: str) -> tuple[Any, Any]:
