@@ -17,9 +17,9 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.tirx import compilation_pipeline
 
 from tilelang.codegen.asserts import lower_asserts, spell_strings
+from tilelang.codegen.bool_vectors import unroll_bool_vectors
 from tilelang.codegen.device_text import register_device_text
 from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, TensorMapParam, read_launches
 from tilelang.codegen.legalize import (
@@ -75,6 +75,11 @@ def _wrap_narrow(func: Any, _mod: Any, _ctx: Any) -> Any:
     return wrap_narrow_integers(func)
 
 
+@tirx.transform.prim_func_pass(opt_level=0, name="tl.UnrollBoolVectors")
+def _unroll_bools(func: Any, _mod: Any, _ctx: Any) -> Any:
+    return unroll_bool_vectors(func)
+
+
 def tl_passes() -> list[Any]:
     """TVM's passes in order, from level 4 to split host and device functions."""
     t = tirx.transform
@@ -82,6 +87,7 @@ def tl_passes() -> list[Any]:
         _widen,
         _wrap_narrow,
         _protect,
+        _unroll_bools,
         t.FlattenBuffer(),
         t.BF16ComputeLegalize(),  # keeps bfloat16 arithmetic where the target has it
         t.NarrowDataType(32),  # index arithmetic that provably fits
@@ -151,7 +157,8 @@ def _finish(device: dict[str, Any], launches: tuple[KernelLaunch, ...]) -> dict[
     """The device functions as they are printed, in launch order."""
     t = tirx.transform
     device_mod = tvm.IRModule({launch.name: lower_shared_addresses(device[launch.name]) for launch in launches})
-    finish = [t.BF16StorageLegalize(), compilation_pipeline.finalize_device_passes()]
+    # Not TVM's own list, which simplifies once more: that folds x != x and the like, which float numbers do not obey.
+    finish = [t.BF16StorageLegalize(), t.LowerWarpMemory(), t.LowerIntrin()]
     device_mod = _run(finish, device_mod)
     return {str(gv.name_hint): convert_float8(spell_constants(f)) for gv, f in device_mod.functions.items()}
 

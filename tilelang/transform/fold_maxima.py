@@ -18,7 +18,7 @@ from tvm import ir, tirx
 
 from tilelang.analysis.effects import touches
 from tilelang.ir.attrs import PARALLEL
-from tilelang.ir.stmts import bodies, map_kernels, with_bodies
+from tilelang.ir.stmts import bodies, const_int, map_kernels, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 
 __all__ = ["fold_maxima"]
@@ -128,12 +128,13 @@ def _covers(store: Any, nest: Any) -> bool:
         inner = inner.body
     shape = store.buffer.ty.shape
     return len(shape) == len(extents) == len(store.indices) and all(
-        int(low) == 0 and int(n) == int(s) and i.same_as(v)
+        const_int(low) == 0 and const_int(n) is not None and const_int(n) == const_int(s) and i.same_as(v)
         for (low, n, v), s, i in zip(extents, shape, store.indices, strict=True)
     )
 
 
 def _is_whole(region: Any, buffer: Any) -> bool:
     return region.source.same_as(buffer) and all(
-        int(r.min) == 0 and int(r.extent) == int(s) for r, s in zip(region.region, buffer.ty.shape, strict=True)
+        const_int(r.min) == 0 and const_int(r.extent) is not None and const_int(r.extent) == const_int(s)
+        for r, s in zip(region.region, buffer.ty.shape, strict=True)
     )

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the CUDA text must say so that values are those of the other targets."""
+
+from __future__ import annotations
+
+import tilelang
+import tilelang.language as T
+
+
+def cuda_text(func) -> str:
+    return tilelang.compile(func, target="cuda:sm_90a").get_kernel_source()
+
+
+def test_comparisons_of_a_number_with_itself_stay() -> None:
+    """NaN is unequal to itself: no pass may fold such a comparison."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32,), "float32"), U: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                U[i] = 0
+                if A[i] != A[i]:
+                    U[i] = 1
+                if A[i] == A[i]:
+                    U[i] += 2
+
+    text = cuda_text(main)
+    assert "A_ptr[i] != A_ptr[i]" in text and "A_ptr[i] == A_ptr[i]" in text
+
+
+def test_bools_are_converted_one_by_one() -> None:
+    """A vector of bools would be read as one of 16-bit numbers."""
+
+    @T.prim_func
+    def main(A: T.Tensor((24, 40), "bool"), P: T.Tensor((24, 40), "int32")):
+        with T.Kernel(1, threads=96):
+            S = T.alloc_shared((24, 40), "bool")
+            T.copy(A, S)
+            T.copy(S, P)
+
+    text = cuda_text(main)
+    kernel = text[text.rindex("__global__") :]
+    assert "(int)" in kernel and "ushort" not in kernel
