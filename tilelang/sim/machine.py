@@ -218,7 +218,7 @@ class Machine:
         self.held = dict.fromkeys(range(self.warps_per_block * len(blocks)), share)  # warp -> registers of a thread
         self.free_registers = [0] * len(blocks)  # that warps of a block gave back
         self.ended: set[int] = set()  # blocks whose threads have all ended
-        self.budget_site = -1  # the last that raised one
+        self.budget_site = -1  # the one that asked for most
         self.pending, self.undo = world.pending, world.undo
         self.groups: dict[tuple[str, int], list[Any]] = {}  # (kind, owner) -> [ops not waited for, groups committed]
         self.tensor: dict[int, Any] = {}  # warpgroup -> its tensor core

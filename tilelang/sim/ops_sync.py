@@ -318,7 +318,8 @@ def setmaxnreg(G: Gang, m: np.ndarray, site: int, regs: int) -> Any:
     cta, warps = G.cta, G.active(m)
     for w in warps:
         cta.registers.setdefault(w, []).append(regs)
-    cta.budget_site = site
+    if regs == max(budgets[-1] for budgets in cta.registers.values()):
+        cta.budget_site = site
     more = sum(regs - cta.held[w] for w in warps) * WARP
 
     def granted() -> bool:
