@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tvm
 from tvm import ir, tirx
@@ -126,7 +127,30 @@ def spell_constants(func: Any) -> Any:
             return tirx.Cast(dtype, tirx.FloatImm("float32", rounded))
         return tirx.FloatImm(dtype, rounded) if rounded != imm.value and math.isfinite(rounded) else imm
 
-    return func.with_body(rewrite(func.body, {tirx.FloatImm: constant}))
+    def vector(node: Any) -> Any:
+        """TVM prints each lane of a vector of narrow numbers, more than CUDA's constructors of four words take."""
+        dtype, lanes = dtype_of(node.value), const_int(node.lanes) or 0
+        bits = _bits_of_constant(node.value, dtype)
+        width = tvm.DataType(dtype).bits
+        if bits is None or lanes <= 4 or width * lanes not in (64, 128):
+            return node
+        word = sum(bits << at for at in range(0, 32, width))
+        words = tirx.Broadcast(tirx.IntImm("int32", word - (1 << 32) * (word >> 31)), width * lanes // 32)
+        return tirx.reinterpret(f"{dtype}x{lanes}", words)
+
+    return func.with_body(rewrite(func.body, {tirx.FloatImm: constant, tirx.Broadcast: vector}))
+
+
+def _bits_of_constant(value: Any, dtype: str) -> int | None:
+    """The bits of a constant of 8 or 16 bits whose vectors TVM cannot spell; None for everything else."""
+    number = value.value if isinstance(value, tirx.FloatImm) else const_int(value)
+    if number is None:
+        return None
+    if dtype in ("int8", "uint8", "bool", "int16", "uint16"):
+        return int(number) & (0xFFFF if dtype.endswith("16") else 0xFF)
+    if dtype.startswith("float8") and hasattr(ml_dtypes, dtype):
+        return int(np.array(float(number)).astype(getattr(ml_dtypes, dtype)).view(np.uint8))
+    return None
 
 
 # Conversions of one number to these types: functions of headers/float8.cuh.
