@@ -112,8 +112,9 @@ def normalize_out_idx(out_idx: int | Sequence[int] | None, count: int) -> tuple[
     """
     if out_idx is None:
         return ()
-    given = list(out_idx) if isinstance(out_idx, list | tuple) else [out_idx]
-    if not all(isinstance(i, int) and not isinstance(i, bool) for i in given):
+    every: list[Any] = list(out_idx) if isinstance(out_idx, list | tuple) else [out_idx]
+    given = [i for i in every if isinstance(i, int) and not isinstance(i, bool)]
+    if len(given) != len(every):
         raise TypeError(f"out_idx is an int or a list of ints, got {out_idx!r}")
     positions = []
     for index in given:

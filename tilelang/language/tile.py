@@ -106,10 +106,11 @@ def _check_overlap(src: Any, dst: Any) -> None:
     if not src.source.same_as(dst.source):
         return
     sides = [[(static_int(r.min), static_int(r.extent)) for r in region.region] for region in (src, dst)]
-    if sides[0] == sides[1] or any(None in pair for side in sides for pair in side):
+    known = [[(a, n) for a, n in side if a is not None and n is not None] for side in sides]
+    if known != sides or known[0] == known[1]:
         return
-    if all(max(a, b) < min(a + m, b + n) for (a, m), (b, n) in zip(*sides, strict=True)):
-        shown = [", ".join(f"{start}:{start + extent}" for start, extent in side) for side in sides]
+    if all(max(a, b) < min(a + m, b + n) for (a, m), (b, n) in zip(*known, strict=True)):
+        shown = [", ".join(f"{start}:{start + extent}" for start, extent in side) for side in known]
         raise errors.CopyOverlap(name=src.source.name, src=shown[0], dst=shown[1])
 
 
