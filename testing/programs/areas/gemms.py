@@ -57,7 +57,7 @@ TYPES = (
 )
 
 
-@program(types=TYPES, trans_b=(True, False), size=((64, 64, 64), (128, 40, 32)))
+@program(types=TYPES, trans_b=(True, False), size=((128, 40, 32),))
 def types_of_a_product(types, trans_b, size):
     """Every input type with its accumulator, on tiles that fit and tiles that do not."""
     dtype, acc_type = types

@@ -201,7 +201,7 @@ def infinities_and_no_numbers():
     return run(main, a, out(skipping), out(a.amax(1)), out(a.sum(1)))
 
 
-@program(axis=((0, False), (1, False), (1, True), (-1, True)), shape=((32, 64), (5, 33)), threads=(96, 128))
+@program(axis=((0, False), (1, False), (1, True), (-1, True)), shape=((32, 64), (5, 33)), threads=(96,))
 def prefix_sums(axis, shape, threads):
     """T.cumsum along either axis and back, for any tile and block."""
     dim, reverse = axis
