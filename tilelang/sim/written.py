@@ -34,7 +34,7 @@ class Written:
     def mask(self, name: str) -> np.ndarray:
         """Elements of an argument of which a byte was written."""
         array = self.arrays[name]
-        return _twin(self.bytes[name], array, self.spans[name][0]).any(-1)
+        return np.asarray(_twin(self.bytes[name], array, self.spans[name][0]).any(-1))
 
 
 def _span(a: np.ndarray) -> tuple[int, int]:
