@@ -35,6 +35,7 @@ from tilelang.codegen.legalize import (
 from tilelang.codegen.narrow_integers import wrap_narrow_integers
 from tilelang.codegen.prelude import prelude_for
 from tilelang.codegen.remainders import protect_remainders
+from tilelang.codegen.simplify import simplify_integers
 from tilelang.codegen.source_lines import Places, line_directives, mark_statements
 from tilelang.ir.attrs import PRELUDE
 from tilelang.support.errors import InternalError
@@ -78,6 +79,11 @@ def _wrap_narrow(func: Any, _mod: Any, _ctx: Any) -> Any:
 @tirx.transform.prim_func_pass(opt_level=0, name="tl.UnrollBoolVectors")
 def _unroll_bools(func: Any, _mod: Any, _ctx: Any) -> Any:
     return unroll_bool_vectors(func)
+
+
+@tvm.transform.module_pass(opt_level=0, name="tl.SimplifyIntegers")
+def _simplify(mod: Any, _ctx: Any) -> Any:
+    return simplify_integers(mod)
 
 
 def tl_passes() -> list[Any]:
@@ -157,8 +163,7 @@ def _finish(device: dict[str, Any], launches: tuple[KernelLaunch, ...]) -> dict[
     """The device functions as they are printed, in launch order."""
     t = tirx.transform
     device_mod = tvm.IRModule({launch.name: lower_shared_addresses(device[launch.name]) for launch in launches})
-    # Not TVM's own list, which simplifies once more: that folds x != x and the like, which float numbers do not obey.
-    finish = [t.BF16StorageLegalize(), t.LowerWarpMemory(), t.LowerIntrin()]
+    finish = [t.BF16StorageLegalize(), t.LowerWarpMemory(), _simplify, t.LowerIntrin()]
     device_mod = _run(finish, device_mod)
     return {str(gv.name_hint): convert_float8(spell_constants(f)) for gv, f in device_mod.functions.items()}
 
