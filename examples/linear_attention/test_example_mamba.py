@@ -14,7 +14,7 @@ import example_mamba_chunk_scan as scan  # noqa: E402
 import example_mamba_chunk_state as state  # noqa: E402
 
 # (batch, seqlen, chunk_size, ngroups, nheads, headdim, dstate): the second has tails in both sizes of a state.
-SMALL = [(1, 128, 64, 1, 2, 64, 32), (1, 256, 128, 2, 2, 40, 72)]
+SMALL = [(1, 128, 64, 2, 4, 64, 32), (1, 128, 128, 1, 1, 40, 72)]
 
 
 @pytest.mark.parametrize("size", SMALL, ids=str)
