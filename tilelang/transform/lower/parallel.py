@@ -95,7 +95,8 @@ def _written_out(body: Stmt, ctx: LowerContext) -> Stmt:
 
     def needed(stmt: Any) -> Any:
         plain = isinstance(stmt, tirx.IfThenElse) and stmt.else_case is None
-        return as_list(stmt.then_case) if plain and ctx.analyzer.can_prove(stmt.condition) else stmt
+        proved = plain and not _has_floats(stmt.condition) and ctx.analyzer.can_prove(stmt.condition)
+        return as_list(stmt.then_case) if proved else stmt
 
     return as_stmt(rebuild(stmts, needed))
 
@@ -215,3 +216,9 @@ class _Emitter:
         if low + span < self.slots.threads:
             out.append(self.ctx.thread < low + span)
         return out
+
+
+def _has_floats(condition: Any) -> bool:
+    """Does it compare float numbers? NaN may be among them, which obeys none of the rules that proofs use."""
+    kinds = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+    return any("float" in str(n.a.ty.dtype) for n in collect(condition, kinds))
