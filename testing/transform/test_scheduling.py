@@ -125,7 +125,7 @@ def test_switched_off_specialisation_leaves_one_role() -> None:
 
 
 def test_two_gemms_fly_together_and_each_slot_is_released_behind_its_wait() -> None:
-    got = outline(after(flash_attention_program(), "schedule_gemms", early_waits=False))
+    got = outline(after(flash_attention_program(), "schedule_gemms", early_waits=False, lazy_rescale=0.0))
     start = got.index("    for 1..4 stages=2")
     assert got[start : start + 16] == text(
         "    for 1..4 stages=2",

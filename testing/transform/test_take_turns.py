@@ -14,7 +14,7 @@ from tilelang.transform.pipeline import Context, lower
 
 def loop_of(func: Any, **options: Any) -> list[str]:
     """The consumers' pipelined loop of the scheduled function."""
-    text = outline(lower(func, SM90, CompileOptions(**options), "scheduled"))
+    text = outline(lower(func, SM90, CompileOptions(**{"lazy_rescale": 0.0, **options}), "scheduled"))
     text = text[text.index("  role consumer") :]
     start = next(i for i, line in enumerate(text) if "stages=2" in line)
     indent = len(text[start]) - len(text[start].lstrip())
@@ -73,7 +73,7 @@ def test_products_without_elementwise_work_have_no_turns() -> None:
 def test_a_row_shared_by_warps_forbids_turns() -> None:
     """The reduction of such rows goes through shared memory, behind a barrier of all warpgroups."""
     notes: list[str] = []
-    context = Context(SM90, CompileOptions(warpgroup_turns=True), notes)
+    context = Context(SM90, CompileOptions(warpgroup_turns=True, lazy_rescale=0.0), notes)
     lower(flash_attention_program(policy="full_col"), SM90, stop_after="scheduled", context=context)
     assert not any("turns" in note for note in notes)
     lower(flash_attention_program(), SM90, stop_after="scheduled", context=context)
