@@ -34,7 +34,7 @@ def matmul_fp8(
     num_stages=4,
     threads=256,
 ):
-    """A kernel (A (M, K), B (N, K)) -> C (M, N). With two levels a tile has two accumulators, hence half the columns."""
+    """A kernel (A (M, K), B (N, K)) -> C (M, N). With two levels a tile has two accumulators: half the columns."""
     block_N = block_N or (128 if two_level or N <= 128 else 256)
 
     @T.prim_func

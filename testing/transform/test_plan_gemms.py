@@ -75,7 +75,11 @@ def test_wgmma_splits(changes, plan):
 @pytest.mark.parametrize(
     "changes,inst,reason",
     [
-        (dict(a=(32, 64), b=(64, 96), c=(32, 96)), "mma", "M = 32 < 64, and with operands swapped no warp partition of 96 x 32"),
+        (
+            dict(a=(32, 64), b=(64, 96), c=(32, 96)),
+            "mma",
+            "M = 32 < 64, and with operands swapped no warp partition of 96",
+        ),
         (dict(a=(16, 64), c=(16, 128), a_reg=True), "mma", "with operands swapped A is not in shared memory"),
         (dict(threads=64), "mma", "no whole warpgroups"),
         (dict(b_reg=True), "mma", "B is not in shared memory"),
@@ -125,7 +129,8 @@ def test_all_gemms_of_a_kernel_swap_or_none():
     """The second product takes the first one's result from registers, as no swapped product can."""
     with Builder(128) as p:
         Q, K, V = p.shared("Q", (16, 64)), p.shared("K", (64, 64)), p.shared("V", (64, 64))
-        S, P, O = p.fragment("S", (16, 64), "float32"), p.fragment("P", (16, 64), "float16"), p.fragment("O", (16, 64), "float32")
+        S, O = p.fragment("S", (16, 64), "float32"), p.fragment("O", (16, 64), "float32")
+        P = p.fragment("P", (16, 64), "float16")
         p.gemm(Q, K, S, trans_b=True)
         p.gemm(P, V, O)
     plans, notes = planned(p.func)

@@ -84,8 +84,8 @@ def at_address(
     sizes = [int(np.unique(np.asarray(n))[0]) for n in shape]
     steps = [int(np.unique(np.asarray(n))[0]) for n in strides] or dense(sizes)
     span = sum((n - 1) * s for n, s in zip(sizes, steps, strict=True)) + 1 if all(sizes) else 0
-    memory = (ctypes.c_char * (span * dtype.itemsize)).from_address(int(found[0]))
-    return GlobalTensor(np.frombuffer(memory, np.uint8).view(dtype), sizes, steps, name)
+    memory = (ctypes.c_uint8 * (span * dtype.itemsize)).from_address(int(found[0]))
+    return GlobalTensor(np.ctypeslib.as_array(memory).view(dtype), sizes, steps, name)
 
 
 def dense(shape: Sequence[int]) -> list[int]:

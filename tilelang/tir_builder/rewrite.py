@@ -303,7 +303,7 @@ class Rewriter(ast.NodeTransformer):
         raise errors.ShadowedControl(span=self.source.span(node), what="global")
 
     def visit_Raise(self, node: ast.Raise) -> Any:
-        node = self.generic_visit(node)
+        self.generic_visit(node)
         return [self.at(node), _located(ast.Expr(self.call(node, "raise_")), node), node]
 
     # -- expressions ----------------------------------------------------------------------------------------------
@@ -399,7 +399,8 @@ class Rewriter(ast.NodeTransformer):
         return self.call(node, "members", self._comprehension(node))
 
     def visit_Set(self, node: ast.Set) -> Any:
-        return self.call(node, "members", self.generic_visit(node))
+        self.generic_visit(node)
+        return self.call(node, "members", node)
 
     def inside(self, node: ast.AST, names: frozenset[str]) -> Any:
         self.hidden.append(names)

@@ -23,7 +23,7 @@ shows a program at work, `testing/language/` has one for every name.
 def names_page() -> str:
     """The page as Markdown."""
     sections: dict[str, list[str]] = {}
-    for name in sorted(set(T.__all__) - set(DTYPE_NAMES), key=str.lower):
+    for name in sorted(set(T.__all__) - set(DTYPE_NAMES), key=lambda n: (n.lower(), n)):
         value = getattr(T, name)
         module = getattr(value, "__module__", "") or type(value).__module__
         sections.setdefault(_title(module), []).append(f"| `T.{name}{_signature(value)}` | {_first_line(value)} |")
