@@ -41,3 +41,15 @@ def test_bools_are_converted_one_by_one() -> None:
     text = cuda_text(main)
     kernel = text[text.rindex("__global__") :]
     assert "(int)" in kernel and "ushort" not in kernel
+
+
+def test_functions_of_halves_are_those_of_floats_and_constants_have_bits() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((32,), "float16"), O: T.Tensor((32,), "float16"), B: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                O[i] = T.sinh(A[i]) + T.log1p(A[i])
+                B[i] = T.reinterpret(T.float32(0.1), "int32")
+
+    text = cuda_text(main)
+    assert "sinhf(" in text and "log1pf(" in text and "1036831949" in text

@@ -21,6 +21,7 @@ from tvm import tirx
 from tilelang.codegen.asserts import lower_asserts, spell_strings
 from tilelang.codegen.bool_vectors import unroll_bool_vectors
 from tilelang.codegen.device_text import register_device_text
+from tilelang.codegen.functions import spell_functions
 from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, TensorMapParam, read_launches
 from tilelang.codegen.legalize import (
     check_lowered,
@@ -125,7 +126,7 @@ def _lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
     check_resources(func, arch)
     facts = launch_facts(func)
     user_text = str((func.attrs or {}).get(PRELUDE, ""))
-    func = spell_strings(lower_asserts(strip_annotations(func)))
+    func = spell_functions(spell_strings(lower_asserts(strip_annotations(func))))
     register_device_text()
     target = tvm.target.Target(
         {"kind": "cuda", "arch": arch.name, "max_shared_memory_per_block": arch.smem_bytes_per_block}, host="llvm"
