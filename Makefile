@@ -41,7 +41,7 @@ test: $(STAMP)  ## every test that needs no GPU
 	$(BIN)/python -m pytest -q -n 2 -m "not gpu" testing examples $(PYTEST_ARGS)
 
 mutation: $(STAMP)  ## break the synchronisation of kernels in every small way; the simulator must notice (long)
-	$(BIN)/python testing/mutation/suite.py
+	$(BIN)/python testing/mutation/mutation_suite.py
 
 test-gpu: $(STAMP)  ## the tests that need an sm_90 GPU
 	$(BIN)/python -m pytest -q -m gpu testing examples $(PYTEST_ARGS)

@@ -199,7 +199,9 @@ def check(
     expected.backward(grad.float())
     limit = 1e-3 if q.dtype == torch.float16 else 8e-3
     pairs = [(output, expected), *((a.grad, b.grad) for a, b in zip(given, wanted))]
-    return [assert_relative_error(a, b, limit) for a, b in pairs]
+    # A sink's gradient sums a term of either sign for every query: what the rounding of O leaves does not cancel.
+    limits = [limit] * (len(pairs) - 1) + [5 * limit]
+    return [assert_relative_error(a, b, bound) for (a, b), bound in zip(pairs, limits)]
 
 
 def main() -> None:

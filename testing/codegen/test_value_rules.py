@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tilelang
 import tilelang.language as T
 
@@ -53,3 +55,14 @@ def test_functions_of_halves_are_those_of_floats_and_constants_have_bits() -> No
 
     text = cuda_text(main)
     assert "sinhf(" in text and "log1pf(" in text and "1036831949" in text
+
+
+@pytest.mark.parametrize("other", ["float16", "bfloat16", "float32", "int8", "int32", "float8_e5m2"])
+def test_float8_is_converted_in_pieces_that_cuda_has(other: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((256,), "float8_e4m3fn"), B: T.Tensor((256,), other), C: T.Tensor((256,), "float8_e4m3fn")):
+        with T.Kernel(1, threads=32):
+            T.copy(A, B)
+            T.copy(B, C)
+
+    tilelang.compile(main, target="cuda:sm_90a")  # the compiler accepts the text

@@ -8,7 +8,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from suite import CASES, ENOUGH, known_of, known_survivors, mutants_of, rate, verdicts
+from mutation_suite import CASES, ENOUGH, known_of, known_survivors, mutants_of, rate, verdicts
 
 ONE_IN = 6  # of the mutants that do the same to the same device op; at least one of them
 

@@ -104,5 +104,8 @@ def test_conversions_of_what_no_integer_holds(src: str, dst: str, values: list[f
 @pytest.mark.parametrize("name", CASES)
 def test_the_simulator_agrees_with_the_device(name: str) -> None:
     case = CASES[name]
+    major = torch.cuda.get_device_capability()[0]
+    if not case.arch.removeprefix("sm_").startswith(str(major)):
+        pytest.skip(f"a binary for {case.arch} does not run on a device of capability {major}.x")
     got, want = run(case, f"sim:{case.arch}"), run(case, f"cuda:{case.arch}")
     assert not differing(case, got, want), differing(case, got, want)

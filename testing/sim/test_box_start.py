@@ -35,6 +35,6 @@ def test_stores_at_any_column_are_right_and_clean(column: int) -> None:
 
 
 def test_a_box_off_the_16_byte_grid_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "_start_obstacle", lambda outer, bits: None)
+    monkeypatch.setattr(copies, "_start_obstacle", lambda outer, bits, values: None)
     result, _, _ = run(stored_at(1))
     assert result.kinds == {"misaligned"} and "column 1" in str(result)

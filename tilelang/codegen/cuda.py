@@ -19,7 +19,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tilelang.codegen.asserts import lower_asserts, spell_strings
-from tilelang.codegen.bool_vectors import unroll_bool_vectors
+from tilelang.codegen.conversions import split_conversions
 from tilelang.codegen.device_text import register_device_text
 from tilelang.codegen.functions import spell_functions
 from tilelang.codegen.launch import KernelLaunch, PointerParam, ScalarParam, TensorMapParam, read_launches
@@ -77,9 +77,9 @@ def _wrap_narrow(func: Any, _mod: Any, _ctx: Any) -> Any:
     return wrap_narrow_integers(func)
 
 
-@tirx.transform.prim_func_pass(opt_level=0, name="tl.UnrollBoolVectors")
-def _unroll_bools(func: Any, _mod: Any, _ctx: Any) -> Any:
-    return unroll_bool_vectors(func)
+@tirx.transform.prim_func_pass(opt_level=0, name="tl.SplitConversions")
+def _split_conversions(func: Any, _mod: Any, _ctx: Any) -> Any:
+    return split_conversions(func)
 
 
 @tvm.transform.module_pass(opt_level=0, name="tl.SimplifyIntegers")
@@ -94,7 +94,7 @@ def tl_passes() -> list[Any]:
         _widen,
         _wrap_narrow,
         _protect,
-        _unroll_bools,
+        _split_conversions,
         t.FlattenBuffer(),
         t.BF16ComputeLegalize(),  # keeps bfloat16 arithmetic where the target has it
         t.NarrowDataType(32),  # index arithmetic that provably fits

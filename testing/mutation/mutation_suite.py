@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs mutants on the simulator: `python testing/mutation/suite.py [CASE ...]` runs all of them.
+"""Runs mutants on the simulator: `python testing/mutation/mutation_suite.py [CASE ...]` runs all of them.
 
 A mutant is caught when the protocol checks refuse it, when a policy reports a fault, or when a result differs from that
 of the kernel it was made of. What survives must be in `survivors.txt`, by name, with the reason: `equivalent` (the new
