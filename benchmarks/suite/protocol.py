@@ -146,7 +146,12 @@ def _captured(calls: Sequence[Call]) -> tuple[Call, list[Any], str]:
         torch.cuda.synchronize()
         outputs = [call() for call in calls]
         return (lambda: [call() for call in calls]), outputs, f"{type(failure).__name__}: {str(failure)[:200]}"
-    return graph.replay, outputs, ""
+    inputs = list(calls)  # a graph does not keep the tensors alive that it reads
+
+    def replay(_held: list[Call] = inputs) -> None:
+        graph.replay()
+
+    return replay, outputs, ""
 
 
 def _burst(replay: Call) -> float:
