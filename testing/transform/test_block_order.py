@@ -161,3 +161,8 @@ def test_some_blocks_alone_compute_their_first_tiles() -> None:
     func = lower(triangle(), FEW, CompileOptions(persistent=True))
     assert not simulate(func, {"A": a, "B": b, "C": c}, blocks=[(1, 0, 0)]).reports
     assert np.isfinite(c).sum() == 64 * 64
+
+
+def test_no_counter_where_the_launcher_supplies_none() -> None:
+    func = lower(triangle(), FEW, CompileOptions(persistent=True, tile_queue=False))
+    assert [p.name for p in func.params] == ["A", "B", "C"] and TILE_QUEUE not in func.attrs

@@ -16,6 +16,7 @@ from tvm import s_tir, tirx
 
 from tilelang.ir.stmts import const_int
 from tilelang.jit import resolve_target
+from tilelang.support.options import CompileOptions
 
 __all__ = ["KERNEL_ATTR", "strip_root_block", "tile_function"]
 
@@ -56,7 +57,8 @@ def _lower(func: Any, where: Any) -> Any:
     if where.kind == "cuda":
         from tilelang.transform.pipeline import lower
 
-        return lower(func, where.arch, stop_after="device")
+        # Relax passes on the arguments of the program, and no counter of ours.
+        return lower(func, where.arch, CompileOptions(tile_queue=False), stop_after="device")
     raise ValueError(f"Relax runs on cpu and cuda, not on {where.kind}")
 
 

@@ -75,7 +75,9 @@ def make_persistent(func: Any, ctx: Any) -> Any:
         if ctx.options.persistent:
             ctx.notes.append(f"blocks are not persistent: {obstacle}")
         return func
-    queue = _queue(found[0], ctx)
+    queue = _queue(func, found[0])
+    if queue is not None and not ctx.options.tile_queue:
+        return func
     new = map_kernels(func, lambda kernel: _loop_over_tiles(_stores(kernel, ctx), ctx, queue))
     if queue is not None:
         new = _with_queue(new, queue, found[0], ctx)
@@ -239,12 +241,15 @@ class _Handed:
         self.take = [publish, tirx.BufferStore(self.ticket, told[0], [0])]
 
 
-def _queue(kernel: Kernel, ctx: Any) -> Any:
+def _queue(func: Any, kernel: Kernel) -> Any:
     """The counter of tiles that are handed out, where they differ in length: in turns, some blocks would get long ones
     only. None for tiles of one length."""
     if not any((op := TileOp.from_stmt(s)) is not None and op.name == "order_blocks" for s in walk_list(kernel.body)):
         return None
-    return tirx.decl_buffer((1,), "uint32", "tile_queue", scope=GLOBAL, layout=None)
+    name, taken = "tile_queue", {p.name for p in func.params}
+    while name in taken:
+        name += "_"
+    return tirx.decl_buffer((1,), "uint32", name, scope=GLOBAL, layout=None)
 
 
 def _with_queue(func: Any, queue: Any, kernel: Kernel, ctx: Any) -> Any:
