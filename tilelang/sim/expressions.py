@@ -33,7 +33,7 @@ _WRAPPING = {"u": {"Add", "Sub", "Mul", "LShift"}, "i": {"Mul", "LShift"}, "b": 
 _EXTERN = {
     "__expf": "exp", "expf": "exp", "exp2f": "exp2", "__logf": "log", "logf": "log", "log2f": "log2",
     "__log2f": "log2", "sqrtf": "sqrt", "rsqrtf": "rsqrt", "tanhf": "tanh", "fabsf": "fabs", "floorf": "floor",
-    "ceilf": "ceil", "roundf": "round", "truncf": "trunc", "sinf": "sin", "cosf": "cos", "__sinf": "sin",
+    "ceilf": "ceil", "roundf": "roundf", "truncf": "trunc", "sinf": "sin", "cosf": "cos", "__sinf": "sin",
     "__cosf": "cos", "erff": "erf", "powf": "pow", "__powf": "pow", "fmaf": "fma", "rintf": "nearbyint",
     "nearbyintf": "nearbyint", "fmodf": "fmod", "log1pf": "log1p", "log10f": "log10",
 }  # fmt: skip

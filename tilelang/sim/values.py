@@ -209,7 +209,8 @@ _F = {
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
-    "round": _round_away,
+    "round": np.rint,  # as the CUDA text and the cpu target: ties to even
+    "roundf": _round_away,
     "nearbyint": np.rint,
     "pow": np.power,
     "fmod": np.fmod,
