@@ -180,3 +180,23 @@ def test_a_fault_of_tilelang_says_so(where: str, monkeypatch: pytest.MonkeyPatch
     assert result.stderr.startswith(
         "internal error in lower_to_cuda: KeyError: 'acc'\nhelp: this is a fault of tilelang"
     )
+
+
+STRIDED = """
+import tilelang.language as T
+
+def f(M, N, S):
+    @T.prim_func
+    def main(X: T.StridedTensor((M, N), (S, 1), "float16"), Y: T.Tensor((M, N), "float16")):
+        with T.Kernel(T.ceildiv(M, 16), threads=64) as bx:
+            for i, j in T.Parallel(16, N):
+                if bx * 16 + i < M:
+                    Y[bx * 16 + i, j] = X[bx * 16 + i, j] * 2
+    return main
+"""
+
+
+def test_inputs_have_the_strides_that_a_kernel_declares(tmp_path: Path) -> None:
+    (tmp_path / "strided.py").write_text(STRIDED)
+    result = call("check", f"{tmp_path}/strided.py:f", "--set", "M=45", "--set", "N=51", "--set", "S=80")
+    assert result.exit_code == 0 and "verdict: no fault found" in result.output, result.output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.runtime import dtypes
 from tilelang.runtime.arguments import ArgumentChecker
-from tilelang.runtime.signature import ScalarArg, Signature, TensorArg
+from tilelang.runtime.signature import ScalarArg, Signature
 
 if TYPE_CHECKING:
     import torch
@@ -80,10 +80,16 @@ def make_inputs(
                 raise ValueError(f"{signature.name}: scalar {spec.name} needs a value; pass the inputs yourself")
             inputs.append(known[spec.name])
             continue
-        inputs.append(_with_strides(make_tensor(checker.extents(i, values), spec.dtype, supply, device), spec))
+        tensor = make_tensor(checker.extents(i, values), spec.dtype, supply, device)
+        inputs.append(_with_strides(tensor, checker.steps(i, values)))
     return inputs
 
 
-def _with_strides(tensor: Any, spec: TensorArg) -> Any:
-    """Contiguous tensors do for symbolic strides; the check at the call says where constant ones differ."""
-    return tensor
+def _with_strides(tensor: Any, steps: list[int] | None) -> Any:
+    """The values with the strides that the kernel wants; strides without a value of their own (0) stay contiguous."""
+    if steps is None or 0 in steps or tensor.numel() == 0 or list(tensor.stride()) == steps:
+        return tensor
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, steps))
+    strided = tensor.new_zeros(span).as_strided(tensor.shape, steps)
+    strided.copy_(tensor)
+    return strided

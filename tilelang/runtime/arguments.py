@@ -143,6 +143,12 @@ class ArgumentChecker:
         assert isinstance(spec, TensorArg)
         return [self._compiled[d](slots) for d in spec.shape]
 
+    def steps(self, index: int, slots: Sequence[int]) -> list[int] | None:
+        """Strides of tensor argument `index`, in elements; None where it is contiguous."""
+        spec = self.signature.args[index]
+        assert isinstance(spec, TensorArg)
+        return None if spec.strides is None else [self._compiled[s](slots) for s in spec.strides]
+
     def _check_tensor(
         self, place: _Place, spec: TensorArg, arg: Any, device: tuple[Any, str] | None
     ) -> tuple[Any, str]:
