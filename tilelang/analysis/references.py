@@ -28,6 +28,7 @@ from tilelang.analysis.work import nest_extent
 from tilelang.ir.attrs import GLOBAL
 from tilelang.ir.stmts import bodies
 from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.walk import collect, loads_in, vars_in
 
 __all__ = ["Kind", "reference_is_free"]
 
@@ -149,7 +150,7 @@ class _Reader:
         kind, row = self.kind(s.value, values)
         if any(self.kind(i, values)[0] is not Kind.PLAIN for i in s.indices):
             raise _Depends
-        constant = not _loads_of(s.value) and not _vars_of(s.value)
+        constant = not loads_in(s.value) and not vars_in(s.value)
         if constant and s.buffer in self.base:
             kind = self.base[s.buffer]  # a start
         elif kind is not Kind.PLAIN and not _same(row, s.indices[0]):
@@ -165,10 +166,10 @@ class _Reader:
     def kind(self, expr: Any, values: dict[Any, Any]) -> tuple[Kind, Any]:
         """What an expression is, and the row that it belongs to."""
         seen: list[Any] = []
-        for v in _vars_of(expr):
+        for v in vars_in(expr):
             if v in values:
-                seen += [n for n in _loads_of(values[v]) if self.kinds.get(n.source, Kind.PLAIN) is not Kind.PLAIN]
-        seen += [n for n in _loads_of(expr) if self.kinds.get(n.source, Kind.PLAIN) is not Kind.PLAIN]
+                seen += [n for n in loads_in(values[v]) if self.kinds.get(n.source, Kind.PLAIN) is not Kind.PLAIN]
+        seen += [n for n in loads_in(expr) if self.kinds.get(n.source, Kind.PLAIN) is not Kind.PLAIN]
         if not seen:
             return Kind.PLAIN, None
         row = seen[0].indices[0]
@@ -192,9 +193,7 @@ class _Reader:
 
     def check_pieces(self, expr: Any, values: dict[Any, Any]) -> None:
         """Random points say nothing about where an expression changes its form: there, both sides must change alike."""
-        pieces: list[Any] = []
-        tvm_ffi.structural_walk(expr, [(t, pieces.append) for t in _PIECES])
-        for node in pieces:
+        for node in collect(expr, _PIECES):
             a, b = self.kind(node.a, values)[0], self.kind(node.b, values)[0]
             if a is not b and not (Kind.SUM in (a, b) and (_is_zero(node.a) or _is_zero(node.b))):
                 raise _Depends
@@ -282,15 +281,3 @@ def _close(a: float, b: float) -> bool:
 
 def _same(a: Any, b: Any) -> bool:
     return bool(tvm_ffi.structural_equal(a, b, map_free_vars=False))
-
-
-def _loads_of(expr: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expr, [(ir.TensorLoad, found.append)])
-    return found
-
-
-def _vars_of(expr: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expr, [(ir.Var, found.append)])
-    return found

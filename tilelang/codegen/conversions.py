@@ -49,14 +49,10 @@ def _for(like: Any, var: Any, extent: int, kind: Any, body: Any) -> Any:
 
 def _most_lanes(cast: Any) -> int:
     """How many numbers a cast may convert at once."""
-    source, target = _dtype(cast.value), str(cast.ty.dtype)
+    source, target = dtype_of(cast.value), dtype_of(cast)
     if source == "bool" and target != "bool" and isinstance(cast.value, ir.TensorLoad):
         return 1
     narrow = [d.startswith("float8") for d in (source, target)]
     if not any(narrow):
         return 1 << 10
     return _LANES if not all(narrow) and (target if narrow[0] else source) in _FLOATS else 1
-
-
-def _dtype(expr: Any) -> str:
-    return dtype_of(expr.source) if isinstance(expr, ir.TensorLoad) else str(expr.ty.dtype)
