@@ -20,8 +20,6 @@ from tilelang.transform.pipeline import LEVELS, lower
 
 FOLDER = Path(__file__).parent / "programs"
 NAMES = sorted(p.stem for p in FOLDER.glob("*.py"))
-LARGE = {"index_beyond_2g"}  # gigabytes
-LONG = {*LARGE, "flash_attention_small", "gemm_deterministic", "gemm_tile_reused_in_loop"}  # minutes, simulated
 
 
 def program(name: str) -> ModuleType:
@@ -32,17 +30,13 @@ def program(name: str) -> ModuleType:
     return module
 
 
-def marked(name: str):
-    return pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
-
-
-@pytest.mark.parametrize("name", [marked(n) for n in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_on_the_cpu(name, monkeypatch):
     monkeypatch.setenv("TILELANG_TARGET", "cpu")
     program(name).run("cpu")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_on_the_simulated_device(name, monkeypatch):
     monkeypatch.setenv("TILELANG_TARGET", "sim")
     program(name).run("cpu")
