@@ -16,6 +16,7 @@ import math
 import torch
 from attention_layout import as_bshd, rows, tensor_shape
 from attention_reference import forward_flops, make_inputs, reference
+from attention_tiles import choose_tiles
 
 import tilelang
 import tilelang.language as T
@@ -38,18 +39,21 @@ def gqa_fwd(
     is_causal,
     groups=1,
     window=None,
-    block_M=128,
-    block_N=128,
-    num_stages=2,
-    threads=256,
+    block_M=None,
+    block_N=None,
+    num_stages=None,
+    threads=None,
     dtype="float16",
     layout="bshd",
 ):
     """A kernel (Q, K, V) -> (Output, lse (batch, heads, seq_q) float32, natural logarithm).
 
     A causal query i sees the keys up to i + seq_kv - seq_q; with a window only the last `window` of these positions.
-    `layout` is "bshd" or "bhsd" (attention_layout.py).
+    `layout` is "bshd" or "bhsd" (attention_layout.py). Tiles that are not given are chosen by the shape.
     """
+    block_M, block_N, num_stages, threads = choose_tiles(
+        batch, heads, seq_q, dim, is_causal, given=(block_M, block_N, num_stages, threads)
+    )
     sm_scale = 1.0 / math.sqrt(dim)
     scale = sm_scale * LOG2E
     past = seq_kv - seq_q

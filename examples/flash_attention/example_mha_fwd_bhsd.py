@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable
 
 import torch
+from attention_tiles import choose_tiles
 
 import tilelang
 import tilelang.language as T
@@ -29,17 +30,6 @@ LOG2E = 1.4426950408889634
 # Smaller than any score of float16 inputs. The running maximum starts here, not at -infinity, so that a row which
 # has seen no key yet subtracts a finite number: exp2(-inf - m) is 0 and never NaN.
 LOWEST = -1e30
-
-
-def default_tiles(batch, heads, seq_q, dim, is_causal):
-    """(block_M, block_N, num_stages, threads) that won a search on an H200 where none are given."""
-    if dim > 128:
-        return 128, 64, 2, 256
-    if dim > 64:
-        return 128, 128, 2, 256
-    if is_causal and batch * heads * -(-seq_q // 192) < 512:  # few tiles of unequal length: small ones share an SM
-        return 64, 128, 2, 128
-    return 192, 128, 2, 384
 
 
 @tilelang.jit(out_idx=[3])
@@ -59,11 +49,11 @@ def flashattn(
 ):
     """A kernel (Q, K, V) -> Output. A causal query i sees the keys up to i + seq_kv - seq_q.
 
-    Tiles that are not given are those of `default_tiles`.
+    Tiles that are not given are chosen by the shape (attention_tiles.py).
     """
-    tiles = default_tiles(batch, heads, seq_q, dim, is_causal)
-    given = (block_M, block_N, num_stages, threads if threads or not block_M else max(128, block_M * 2))
-    block_M, block_N, num_stages, threads = (d if g is None else g for g, d in zip(given, tiles))
+    block_M, block_N, num_stages, threads = choose_tiles(
+        batch, heads, seq_q, dim, is_causal, given=(block_M, block_N, num_stages, threads)
+    )
     scale = LOG2E / math.sqrt(dim)
     past = seq_kv - seq_q
     q_shape = (batch, heads, seq_q, dim)

@@ -120,7 +120,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: plan_copies(f, c.arch, c.options, c.notes),
             "knows which tiles gemms read and write",
         ),
-        Pass("plan_eviction", lambda f, c: plan_eviction(f, c.options.l2_hints), "knows what the copy engine loads"),
+        Pass(
+            "plan_eviction",
+            lambda f, c: plan_eviction(f, c.arch, c.options.l2_hints),
+            "knows what the copy engine loads",
+        ),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
         Pass("split_nests", lambda f, c: split_nests(f), "registers and memory are written by different threads"),
         Pass(

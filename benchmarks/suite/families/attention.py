@@ -32,21 +32,28 @@ TABLE = ((64, 1024), (64, 4096), (64, 16384), (128, 1024), (128, 4096), (128, 16
 
 
 def forward(machine: Machine) -> list[Case]:
-    """Forward passes in float16, (batch, heads, length, head dimension)."""
+    """Forward passes, (batch, heads, length, head dimension): the first shape in float16, all others in bfloat16."""
     table = [(TOKENS // length, WIDTH // dim, length, dim) for dim, length in TABLE]
     shapes = machine.pick([HEADLINE, *table], [(1, 2, 128, 64)])
-    return [_forward_case(machine, *shape, causal) for shape in shapes for causal in (True, False)]
+    dtypes = [torch.float16, *[torch.bfloat16] * (len(shapes) - 1)]
+    return [
+        _forward_case(machine, *shape, causal, dtype)
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+        for causal in (True, False)
+    ]
 
 
-def _forward_case(machine: Machine, batch: int, heads: int, length: int, dim: int, causal: bool) -> Case:
+def _forward_case(
+    machine: Machine, batch: int, heads: int, length: int, dim: int, causal: bool, dtype: torch.dtype
+) -> Case:
     module = example("flash_attention", "example_mha_fwd_bhsd")
     shape = (batch, heads, length, length, dim)
 
     def setup() -> Setup:
-        q, k, v = (machine.randn(batch, heads, length, dim, dtype=torch.float16) for _ in range(3))
+        q, k, v = (machine.randn(batch, heads, length, dim, dtype=dtype) for _ in range(3))
 
         def ours(tiles: dict[str, int]) -> Any:
-            kernel = module.flashattn(*shape, causal, **tiles)
+            kernel = module.flashattn(*shape, causal, dtype=str(dtype).removeprefix("torch."), **tiles)
             return lambda: kernel(q, k, v)
 
         calls: dict[str, Prepare] = {"tilelang": lambda: ours({})}
@@ -57,10 +64,12 @@ def _forward_case(machine: Machine, batch: int, heads: int, length: int, dim: in
         calls["fa3 bf16"] = lambda: flash3(q, k, v, causal)
         calls["flash"] = lambda: sdpa("FLASH_ATTENTION", q, k, v, causal)
         calls["triton"] = lambda: _triton(q, k, v, causal)
-        return Setup(by_heads(q, k, v, causal), calls, LIMIT, {"fa3 bf16": BF16_LIMIT})
+        limit = LIMIT if dtype == torch.float16 else BF16_LIMIT
+        return Setup(by_heads(q, k, v, causal), calls, limit, {"fa3 bf16": BF16_LIMIT})
 
     mask = "causal" if causal else "full"
-    name = f"attention B{batch} H{heads} S{length} D{dim} {mask}"
+    kind = "f16" if dtype == torch.float16 else "bf16"
+    name = f"attention {kind} B{batch} H{heads} S{length} D{dim} {mask}"
     return Case(name, setup, module.flops(*shape, causal), 0.0, AXIS, length, f"D{dim} {mask}")
 
 
@@ -114,7 +123,7 @@ def _triton(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> 
 
 
 def grouped(machine: Machine) -> list[Case]:
-    """Heads of keys and values shared by several heads of queries, (batch, length, heads, head dimension)."""
+    """Heads of keys and values shared by several heads of queries, bfloat16, (batch, length, heads, head dimension)."""
     shapes = machine.pick([(4, 32, 8, 4096, 128), (1, 32, 8, 16384, 128), (4, 32, 1, 4096, 64)], [(1, 4, 2, 128, 64)])
     return [_grouped_case(machine, *shape, causal) for shape in shapes for causal in (True, False)]
 
@@ -123,13 +132,13 @@ def _grouped_case(machine: Machine, batch: int, heads: int, kv_heads: int, lengt
     shape = (batch, heads, length, length, dim)
 
     def setup() -> Setup:
-        q = machine.randn(batch, length, heads, dim, dtype=torch.float16)
-        k, v = (machine.randn(batch, length, kv_heads, dim, dtype=torch.float16) for _ in range(2))
+        q = machine.randn(batch, length, heads, dim, dtype=torch.bfloat16)
+        k, v = (machine.randn(batch, length, kv_heads, dim, dtype=torch.bfloat16) for _ in range(2))
         dense = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
 
         def ours() -> Any:
             module = example("flash_attention", "example_gqa_fwd_bshd")
-            kernel = module.gqa_fwd(*shape, causal, heads // kv_heads)
+            kernel = module.gqa_fwd(*shape, causal, heads // kv_heads, dtype="bfloat16")
             return lambda: kernel(q, k, v)[0]
 
         def torch_by(backend: str) -> Any:
@@ -137,10 +146,10 @@ def _grouped_case(machine: Machine, batch: int, heads: int, kv_heads: int, lengt
             return lambda: call().transpose(1, 2)
 
         def their() -> Any:
-            interface, low = flash3_interface(), [x.bfloat16() for x in (q, k, v)]
+            interface = flash3_interface()
 
             def call() -> torch.Tensor:
-                out = interface.flash_attn_func(*low, causal=causal)
+                out = interface.flash_attn_func(q, k, v, causal=causal)
                 return out[0] if isinstance(out, tuple) else out
 
             return call
@@ -151,7 +160,7 @@ def _grouped_case(machine: Machine, batch: int, heads: int, kv_heads: int, lengt
             "fa3 bf16": their,
             "flash": lambda: torch_by("FLASH_ATTENTION"),
         }
-        return Setup(by_heads(*dense, causal).transpose(1, 2), calls, LIMIT, {"fa3 bf16": BF16_LIMIT})
+        return Setup(by_heads(*dense, causal).transpose(1, 2), calls, BF16_LIMIT)
 
     mask = "causal" if causal else "full"
     work = example("flash_attention", "example_mha_fwd_bhsd").flops(*shape, causal)
