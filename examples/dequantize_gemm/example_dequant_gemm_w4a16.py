@@ -14,12 +14,16 @@ added). `fast_decoding` turns a 4-bit number into float16 by putting it into the
 from __future__ import annotations
 
 import argparse
+from math import gcd
 
 import torch
 
 import tilelang
 import tilelang.language as T
+from tilelang.autotuner import GemmTile, packed_gemm_tile
 from tilelang.testing import assert_relative_error
+
+RESIDENT_BYTES = 1024  # of scales and zeros of a row of W, of which so many may stay in shared memory
 
 
 def unpack(packed, j):
@@ -43,13 +47,23 @@ def matmul_w4a16(
     group=128,
     with_zeros=True,
     fast_decoding=False,
-    block_M=128,
-    block_N=128,
-    block_K=64,
-    num_stages=3,
-    threads=128,
+    block_M=None,
+    block_N=None,
+    block_K=None,
+    num_stages=None,
+    threads=None,
 ):
     """A kernel (A (M, K), packed (N, K / 2), scales (N, K / group), zeros (N, K / group)) -> C (M, N) float16."""
+    row_bytes = 4 * T.ceildiv(K, group)  # of scales and zeros of a row of W
+    tile = packed_gemm_tile(M, N, K, 4, min(row_bytes, RESIDENT_BYTES)) if block_M is None else GemmTile()
+    tile = tile.pinned(block_M=block_M, block_N=block_N, block_K=block_K, num_stages=num_stages, threads=threads)
+    block_M, block_N, block_K = tile.block_M, tile.block_N, tile.block_K
+    # A block's scales and zeros lie in shared memory all the time, or where they are many, come with the weights.
+    resident = row_bytes <= RESIDENT_BYTES
+    if resident:
+        columns = T.ceildiv(T.ceildiv(K, block_K) * block_K, group)
+    else:
+        columns = (group - gcd(group, block_K) + block_K - 1) // group + 1  # groups that a step may touch
 
     @T.prim_func
     def main(
@@ -59,27 +73,33 @@ def matmul_w4a16(
         zeros: T.Tensor((N, K // group), "float16"),
         C: T.Tensor((M, N), "float16"),
     ):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=tile.threads) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), "float16")
             packed_shared = T.alloc_shared((block_N, block_K // 2), "uint8")
-            packed_local = T.alloc_fragment((block_N, block_K // 2), "uint8")
+            scales_shared = T.alloc_shared((block_N, columns), "float16")
+            zeros_shared = T.alloc_shared((block_N, columns), "float16")
             W_local = T.alloc_fragment((block_N, block_K), "float16")
-            W_shared = T.alloc_shared((block_N, block_K), "float16")
             C_local = T.alloc_fragment((block_M, block_N), "float32")
 
             T.clear(C_local)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
+            if resident:
+                T.copy(scales[bx * block_N, 0], scales_shared)
+                if with_zeros:
+                    T.copy(zeros[bx * block_N, 0], zeros_shared)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=tile.num_stages):
                 T.copy(A[by * block_M, k * block_K], A_shared)
                 T.copy(packed[bx * block_N, k * block_K // 2], packed_shared)
-                T.copy(packed_shared, packed_local)
+                if not resident:
+                    T.copy(scales[bx * block_N, k * block_K // group], scales_shared)
+                    if with_zeros:
+                        T.copy(zeros[bx * block_N, k * block_K // group], zeros_shared)
                 for i, j in T.Parallel(block_N, block_K):
-                    n = T.min(bx * block_N + i, N - 1)
-                    g = T.min(k * block_K + j, K - 1) // group
-                    number = to_float16(unpack(packed_local[i, j // 2], j), fast_decoding)
-                    zero = zeros[n, g] if with_zeros else T.float16(8)
-                    W_local[i, j] = (number - zero) * scales[n, g]
-                T.copy(W_local, W_shared)
-                T.gemm(A_shared, W_shared, C_local, transpose_B=True)
+                    g = (k * block_K + j) // group if resident else (k * block_K % group + j) // group
+                    number = to_float16(unpack(packed_shared[i, j // 2], j), fast_decoding)
+                    zero = zeros_shared[i, g] if with_zeros else T.float16(8)
+                    W_local[i, j] = (number - zero) * scales_shared[i, g]
+                # The weights are in registers: they become the rows of wgmma.
+                T.gemm(A_shared, W_local, C_local, transpose_B=True)
             T.copy(C_local, C[by * block_M, bx * block_N])
 
     return main

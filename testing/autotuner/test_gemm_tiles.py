@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilelang.autotuner import GemmTile, gemm_tile, split_k_of
+from tilelang.autotuner import GemmTile, gemm_tile, packed_gemm_tile, split_k_of
 from tilelang.target.arch import arch_of
 
 
@@ -56,3 +56,22 @@ def test_parts_of_k_fill_the_processors_but_stay_long() -> None:
     assert split_k_of(2, 16384, 64) == 64
     assert split_k_of(128, 16384, 64) == 1
     assert split_k_of(1, 1024, 64) == 4
+
+
+@pytest.mark.parametrize("weight_bits", [2, 4])
+@pytest.mark.parametrize("extra", [0, 256, 1024])
+@pytest.mark.parametrize("rows", [1, 32, 64, 128, 256, 4096])
+def test_rings_of_packed_weights_fit_beside_their_scales(rows: int, extra: int, weight_bits: int) -> None:
+    arch = arch_of("sm_90a")
+    tile = packed_gemm_tile(rows, 8192, 8192, weight_bits, extra)
+    stage = tile.block_M * tile.block_K * 2 + tile.block_N * tile.block_K * weight_bits // 8
+    way_out = tile.block_M * tile.block_N * 2
+    assert tile.num_stages >= 3
+    assert tile.num_stages * stage + way_out + tile.block_N * extra <= arch.smem_bytes_per_block
+    assert tile.block_N == 64 * tile.threads // 128  # a block of rows of wgmma for each warpgroup
+
+
+def test_packed_weights_are_unpacked_once_for_many_rows() -> None:
+    assert packed_gemm_tile(4096, 8192, 8192, 4).block_M == 256
+    assert packed_gemm_tile(16, 8192, 8192, 4).block_N == 64
+    assert packed_gemm_tile(object(), 8192, 8192, 4).block_M == 256

@@ -15,11 +15,13 @@ from typing import Any
 from tilelang.layout.dtypes import bits_of
 from tilelang.target.arch import DEFAULT_CUDA, Arch, arch_of
 
-__all__ = ["GemmTile", "gemm_tile", "split_k_of"]
+__all__ = ["GemmTile", "gemm_tile", "packed_gemm_tile", "split_k_of"]
 
 _STEP_BITS = 1024  # of K in a row of a stage: one swizzled box of 128 bytes
 _FEW_ROWS = 64
 _MAX_STAGES = 12  # more do not shorten anything
+_MAX_PACKED_STAGES = 20  # stages of packed weights are small
+_FEW_STAGES = 3  # with less, every load is waited for
 _SLACK_BYTES = 2048  # barriers and alignment
 
 
@@ -61,6 +63,44 @@ def gemm_tile(M: Any, N: Any, K: Any, dtype: str = "bfloat16", arch: str | Arch 
     rows, columns, threads, _ = min(_TILES, key=lambda tile: (_cost(tile, M, N, where), -tile[0] * tile[1]))
     stage = (rows + columns) * _STEP_BITS // 8
     return GemmTile(rows, columns, _STEP_BITS // bits, _stages(stage, rows, columns, steps, 1, where), threads)
+
+
+# For weights that are unpacked into registers, which makes them the rows of wgmma: each warpgroup has 64 columns of C,
+# and many rows of C share an unpacked weight. (rows, columns, elements of K in a step, efficiency): a long step has
+# fewer waits, the largest tile needs the registers for its sums.
+_PACKED_TILES = (
+    (256, 128, 64, 1.0),
+    (128, 128, 128, 0.75),
+    (128, 128, 64, 0.74),
+    (64, 128, 128, 0.5),
+    (64, 128, 64, 0.49),
+)
+
+
+def packed_gemm_tile(
+    M: Any, N: Any, K: Any, weight_bits: int, extra_bytes: int = 0, arch: str | Arch = DEFAULT_CUDA
+) -> GemmTile:
+    """The tile for C (M, N) = A (M, K) @ W^T of 16-bit activations and weights (N, K) of `weight_bits` bits, which a block
+    unpacks into registers.
+
+    `extra_bytes`: shared memory that a column of C needs beside the ring, as for its scales; two stages say that there
+    is no room for more. Sizes that are no int count as large.
+    """
+    where, known = arch_of(arch), isinstance(M, int) and isinstance(N, int)
+    if known and M <= _FEW_ROWS // 2:  # waits for memory, whichever tile it has: narrow tiles fill the SMs
+        return _packed_tile((16 if M <= 16 else 32, 64, 128), K, weight_bits, extra_bytes, where)
+    ranked = sorted(_PACKED_TILES, key=lambda t: (_cost((*t[:2], 256, t[3]), M, N, where) if known else 0, -t[3]))
+    tiles = [_packed_tile(t[:3], K, weight_bits, extra_bytes, where) for t in ranked]
+    return next((tile for tile in tiles if tile.num_stages >= _FEW_STAGES), tiles[0])
+
+
+def _packed_tile(size: tuple[int, int, int], K: Any, weight_bits: int, extra_bytes: int, arch: Arch) -> GemmTile:
+    rows, columns, depth = size
+    steps = -(-K // depth) if isinstance(K, int) else _MAX_PACKED_STAGES
+    stage = rows * depth * 2 + columns * depth * weight_bits // 8
+    room = arch.smem_bytes_per_block - rows * columns * 2 - columns * extra_bytes - _SLACK_BYTES
+    stages = max(2, min(room // stage, max(steps, _FEW_STAGES), _MAX_PACKED_STAGES))
+    return GemmTile(rows, columns, depth, stages, 2 * columns)
 
 
 def split_k_of(blocks: int, K: int, block_K: int, arch: str | Arch = DEFAULT_CUDA) -> int:
