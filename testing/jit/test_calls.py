@@ -126,7 +126,10 @@ def test_a_gpu_takes_no_arrays():
     "call, kind, text",
     [
         (lambda: tilelang.compile(factory), AssertionError, r"got function factory: pass what it returns"),
-        (lambda: tilelang.compile(double), AssertionError, r"got JITImpl double: pass what it returns"),
+        (lambda: tilelang.compile(factory), TypeError, r"got function factory: pass what it returns"),
+        (lambda: tilelang.compile(double), TypeError, r"got JITImpl double: call it, double\(...\), which compiles"),
+        (lambda: tilelang.compile("scale"), TypeError, "takes a T.prim_func, got str$"),
+        (lambda: tilelang.compile(tilelang.compile(scale, target="cpu")), TypeError, "compiled already: call it"),
         (lambda: tilelang.compile(scale, out_idx="y"), TypeError, "out_idx is an int or a list of ints, got 'y'"),
         (lambda: tilelang.compile(scale, out_idx=True), TypeError, "out_idx is an int or a list of ints"),
         (lambda: tilelang.compile(scale, pass_configs=[1]), TypeError, "pass_configs is a dictionary, got list"),

@@ -163,6 +163,38 @@ def test_short_circuit_keeps_pythons_values():
     assert "A[0] = 1" in body(main)
 
 
+def test_and_or_give_one_of_their_operands():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32"), n: T.int32):
+        with T.Kernel(1, threads=32) as b:
+            A[0] = A[b] or 5.0
+            A[1] = A[b] and 5.0
+            A[2] = A[b] or 0.0 or B[b]
+            A[3] = n > 2 and A[b]
+            n3 = n or b or 3
+            B[n3] = 1.0 if A[b] and n else 2.0
+
+    text = body(main)
+    assert "A[0] = T.if_then_else(A[b] != T.float32(0.0), A[b], T.float32(5.0))" in text
+    assert "A[1] = T.if_then_else(A[b] != T.float32(0.0), T.float32(5.0), A[b])" in text
+    assert "A[2] = T.if_then_else(A[b] != T.float32(0.0), A[b], B[b])" in text
+    assert 'A[3] = T.if_then_else(n > 2, A[b], T.Cast("float32", n > 2))' in text
+    assert "T.if_then_else(n != 0, n, T.if_then_else(b != 0, b, 3))" in text
+    assert "T.if_then_else(A[b] != T.float32(0.0) and n != 0, T.float32(1.0), T.float32(2.0))" in text  # a condition
+
+
+def test_and_or_of_truth_values_are_logic():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "bool"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            A[0] = n > 2 or n == 0
+            A[1] = n > 2 and True
+            A[2] = not (n and A[0])
+
+    text = body(main)
+    assert "A[0] = n > 2 or n == 0" in text and "A[1] = n > 2" in text and "A[2] = not (n != 0 and A[0])" in text
+
+
 def test_assert_of_device_values():
     @T.prim_func
     def main(A: T.Tensor((8,), "int32"), n: T.int32):

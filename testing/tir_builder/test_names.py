@@ -241,3 +241,57 @@ def test_elements_of_lists_are_read_when_the_list_is_made():
     text = body(main)
     assert "A[5] = old + value" in text
     assert text.index("value_2: ") < text.index("A[4] = value_1")
+
+
+def test_a_name_may_take_another_tile_where_no_copy_can_be_meant():
+    @T.macro
+    def doubled(x):
+        y = T.alloc_fragment((8,), "float32")
+        for i in T.Parallel(8):
+            y[i] = x[i] * 2.0
+        return y
+
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((8,), "float32")
+            T.copy(A, x)
+            x = doubled(x)
+            A = T.view(A, (2, 4))
+            for source in [A, B]:
+                tile = source
+                tile = T.view(tile, (8,))
+                T.copy(x, tile)
+            first, second = T.alloc_shared((8,), "float32"), T.alloc_shared((8,), "float32")
+            first, second = second, first
+            alias = first
+            alias = second
+            T.copy(alias, B)
+
+    text = body(main)
+    assert text.count("tl.tile.copy") == 4
+
+
+@pytest.mark.parametrize("value", ["A", "A[0:8]", "1.0", "A[0]"])
+def test_a_tensor_parameter_keeps_its_name(value):
+    with pytest.raises(errors.TensorRebound) as info:
+        rebinds(value)
+    assert info.value.fields["name"] == "B"
+
+
+def rebinds(value):
+    """A program that binds the name of its tensor B to one of these."""
+
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            if value == "A":
+                B = A
+            elif value == "A[0:8]":
+                B = A[0:8]
+            elif value == "1.0":
+                B = 1.0
+            else:
+                B = A[0]  # noqa: F841
+
+    return main

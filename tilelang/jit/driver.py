@@ -47,12 +47,13 @@ def compile(
     """Compiles a tile program (`T.prim_func`), or gives the kernel that an equal request got before.
 
     `out_idx` names the parameters that are allocated and returned. `execution_backend` and `target_host` are
-    accepted: there is one launcher. Raises `AssertionError` where `func` is no PrimFunc, `ValueError` for a bad
-    out_idx, target or pass config.
+    accepted: there is one launcher. Raises `NotAProgram` where `func` is no PrimFunc, `ValueError` for a bad out_idx,
+    target or pass config.
     """
     from tvm import tirx
 
-    assert isinstance(func, tirx.PrimFunc), _no_program(func)
+    if not isinstance(func, tirx.PrimFunc):
+        raise NotAProgram(_no_program(func))
     if execution_backend not in _BACKENDS:
         raise ValueError(f"unknown execution_backend {execution_backend!r}; there is one launcher, leave it out")
     outputs = outputs_of(func, out_idx)
@@ -62,12 +63,20 @@ def compile(
     return _once(key, lambda: _build(func, outputs, where, options, bool(verbose) or env.verbose.get()))
 
 
+class NotAProgram(TypeError, AssertionError):
+    """What `compile` was given is no PrimFunc. Callers of the language expect an AssertionError."""
+
+
 def _no_program(func: Any) -> str:
     """What `compile` says of something that is no program."""
     text = f"tilelang.compile takes a T.prim_func, got {type(func).__name__}"
-    if not callable(func):
+    name = getattr(func, "__name__", "")
+    if isinstance(func, JITKernel):
+        return f"{text}, which is compiled already: call it"
+    if not callable(func) or not name:
         return text
-    name = getattr(func, "__name__", "the function")
+    if hasattr(func, "with_options"):
+        return f"{text} {name}: call it, {name}(...), which compiles; {name}.get_tir(...) gives the T.prim_func"
     return f"{text} {name}: pass what it returns, tilelang.compile({name}(...)), or decorate it with @tilelang.jit"
 
 

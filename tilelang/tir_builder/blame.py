@@ -8,6 +8,8 @@ error names an argument (`arg="B"`), the span is narrowed to it.
 from __future__ import annotations
 
 import ast
+import builtins
+import difflib
 import inspect
 import re
 import sys
@@ -27,6 +29,7 @@ from tilelang.tir_builder.values import describe
 
 __all__ = ["blame", "blame_annotation"]
 
+_NEAR = 0.75  # how much two names must have in common for one to be taken for the other
 _BUILDER_ERRORS = (TypeError, ValueError, RuntimeError, AttributeError)
 
 
@@ -158,9 +161,8 @@ def _wrapped(exc: Exception) -> UserError | None:
     direct = last is not None and source_of_code(last.f_code) is not None
     ours = last is not None and last.f_globals.get("__name__", "").startswith("tilelang.")
     text = _first_line(str(exc))
-    if isinstance(exc, UnboundLocalError | NameError) and direct:
-        match = re.search(r"'([^']+)'", text)
-        return errors.UndefinedName(name=match.group(1) if match else "a name")
+    if isinstance(exc, NameError) and direct and last is not None:
+        return _nameless(exc, last)
     if isinstance(exc, RecursionError):
         return errors.BadCall(why="the calls nest too deeply: a macro or a helper calls itself without an end")
     if isinstance(exc, ZeroDivisionError) and (direct or ours):
@@ -177,6 +179,20 @@ def _wrapped(exc: Exception) -> UserError | None:
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
         return errors.BadOperation(why=text)
     return None
+
+
+def _nameless(exc: NameError, frame: types.FrameType) -> UserError:
+    """What a NameError of the kernel's own code means: a local without a value yet, or a name that nothing binds."""
+    match = re.search(r"'([^']+)'", str(exc))
+    name = match.group(1) if match else "a name"
+    if isinstance(exc, UnboundLocalError) or "not defined" not in str(exc):
+        return errors.UndefinedName(name=name)
+    known = {**vars(builtins), **frame.f_globals, **frame.f_locals}
+    holders = [k for k, v in known.items() if isinstance(v, types.ModuleType) and name in getattr(v, "__all__", ())]
+    names = [k for k in known if not k.startswith("__")]
+    near = [f"{k}.{name}" for k in holders] or difflib.get_close_matches(name, names, 1, _NEAR)
+    instead = f"did you mean {near[0]}?" if near else "assign to it first, or take it from the factory of the kernel"
+    return errors.UnknownPythonName(name=name, instead=instead)
 
 
 def _first_line(text: str) -> str:

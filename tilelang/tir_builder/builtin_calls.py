@@ -98,6 +98,15 @@ def _rounded(value: Any, *digits: Any) -> Any:
     return tirx.round(value) if isinstance(value, ir.Expr) and not digits else builtins.round(value, *digits)
 
 
+def _print(*args: Any, **kwargs: Any) -> None:
+    """Python's, which prints once, while tracing. Raises UnsupportedSyntax for what only the device knows."""
+    unknown = next((a for a in args if isinstance(fold(a), ir.Expr)), None)
+    if unknown is not None:
+        what = f"print() of {describe(unknown)}, which would print once, while tracing,"
+        raise errors.UnsupportedSyntax(what=what, instead="T.print(value) prints where the kernel runs")
+    builtins.print(*args, **kwargs)
+
+
 BUILTIN_CALLS: dict[Any, Callable[..., Any]] = {
     builtins.min: minimum,
     builtins.max: maximum,
@@ -110,4 +119,5 @@ BUILTIN_CALLS: dict[Any, Callable[..., Any]] = {
     builtins.divmod: lambda a, b: (binary("//", a, b), binary("%", a, b)),
     builtins.pow: _power,
     builtins.round: _rounded,
+    builtins.print: _print,
 }

@@ -60,11 +60,13 @@ __all__ = [
     "SourceUnavailable",
     "SteppedSlice",
     "StoreOfWrongKind",
+    "TensorRebound",
     "TileOpInParallel",
     "TooLarge",
     "UnboundSymbol",
     "UndefinedName",
     "UnknownDtype",
+    "UnknownPythonName",
     "UnsupportedSyntax",
     "WholeBufferUpdate",
 ]
@@ -545,4 +547,21 @@ class TooLarge(UserError, ValueError):
 
     code = "TL2060"
     message = "{what} is {value}, more than the {limit} that {why}"
+    help = "{instead}"
+
+
+class UnknownPythonName(UserError, NameError):
+    """A name that neither the kernel nor the module around it binds."""
+
+    code = "TL2061"
+    message = "the name {name} is not defined"
+    help = "{instead}"
+
+
+class TensorRebound(UserError, TypeError):
+    """The name of a tile or tensor is bound to something else, where a copy or a fill was meant: Python would take the
+    name away, and no element would change."""
+
+    code = "TL2062"
+    message = "`{name} = ...` gives the name of {what} to {value}, and stores nothing"
     help = "{instead}"

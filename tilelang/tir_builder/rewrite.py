@@ -28,7 +28,7 @@ _BINARY = {
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
 }  # fmt: skip
 _UNARY = {ast.Not: "not_", ast.USub: "negative", ast.UAdd: "positive", ast.Invert: "invert"}
-_BUILTINS = {"min", "max", "abs", "int", "float", "bool", "pow", "round", "len", "range", "divmod"}
+_BUILTINS = {"min", "max", "abs", "int", "float", "bool", "pow", "round", "len", "range", "divmod", "print"}
 # Builtins that iterate: over a buffer that would never end, since indexing one never fails.
 _ITERATING = {
     "all",
@@ -158,6 +158,8 @@ class Rewriter(ast.NodeTransformer):
         # Unpacking evaluates all elements itself, and knows the names that they get.
         unpacks = len(node.targets) == 1 and isinstance(first, ast.Tuple | ast.List)
         value = self.expr(node.value) if unpacks else self.snapshot(node.value)
+        if len(node.targets) == 1 and isinstance(first, ast.Name):
+            return [at, _store(first.id, self.call(first, "rebind", _const(first.id), value), first)]
         if len(node.targets) == 1:
             return [at, *self.bind(first, value)]
         name = self.temp()
@@ -222,7 +224,7 @@ class Rewriter(ast.NodeTransformer):
             return _located(ast.Expr(ask("leave")), node.test)
 
         at = self.at(node.test)
-        out = [at, _store(name, self.call(node.test, "if_", self.expr(node.test)), node.test)]
+        out = [at, _store(name, self.call(node.test, "if_", self.truth(node.test)), node.test)]
         out.append(_located(ast.If(ask("then"), [*self.block(node.body), end()], []), node))
         if node.orelse:
             out.append(_located(ast.If(ask("otherwise"), [*self.block(node.orelse), end()], []), node))
@@ -233,7 +235,7 @@ class Rewriter(ast.NodeTransformer):
         if node.orelse:
             self.reject(node.orelse[0], "`else` of a loop", "test a flag after the loop")
         at = self.at(node.test)
-        loop = self.call(node.test, "while_", self.thunk(self.expr(node.test)))
+        loop = self.call(node.test, "while_", self.thunk(self.truth(node.test)))
         target = ast.Name(self.temp(), ast.Store())
         return [at, _located(ast.For(target, loop, self.block(node.body), []), node.test)]
 
@@ -260,7 +262,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> Any:
         at = self.at(node)
         message = self.thunk(self.expr(node.msg)) if node.msg else _const(None)
-        return [at, _located(ast.Expr(self.call(node, "assert_", self.expr(node.test), message)), node)]
+        return [at, _located(ast.Expr(self.call(node, "assert_", self.truth(node.test), message)), node)]
 
     def visit_With(self, node: ast.With) -> Any:
         items, head = [], []
@@ -280,7 +282,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_Match(self, node: Any) -> Any:
         node.subject = self.call(node.subject, "decide", self.expr(node.subject), _const(False))
         for case in node.cases:
-            case.guard = case.guard and self.call(case.guard, "decide", self.expr(case.guard))
+            case.guard = case.guard and self.call(case.guard, "decide", self.truth(case.guard))
             case.body = self.block(case.body)
         return node
 
@@ -362,9 +364,16 @@ class Rewriter(ast.NodeTransformer):
         method = "and_" if isinstance(node.op, ast.And) else "or_"
         return self.call(node, method, *(self.thunk(self.expr(v)) for v in node.values))
 
+    def truth(self, node: ast.expr) -> ast.expr:
+        """An expression of which only the truth counts: `and` and `or` need not give one of their operands."""
+        if not isinstance(node, ast.BoolOp):
+            return self.expr(node)
+        method = "both" if isinstance(node.op, ast.And) else "either"
+        return self.call(node, method, *(self.thunk(self.truth(v)) for v in node.values))
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        self.generic_visit(node)
-        return self.call(node, _UNARY[type(node.op)], node.operand)
+        operand = self.truth(node.operand) if isinstance(node.op, ast.Not) else self.expr(node.operand)
+        return self.call(node, _UNARY[type(node.op)], operand)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
@@ -373,7 +382,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         branches = (self.thunk(self.expr(node.body)), self.thunk(self.expr(node.orelse)))
-        return self.call(node, "if_expression", self.expr(node.test), *branches)
+        return self.call(node, "if_expression", self.truth(node.test), *branches)
 
     def visit_Starred(self, node: ast.Starred) -> Any:
         self.generic_visit(node)

@@ -19,13 +19,13 @@ class LightRewriter(Rewriter):
     """Rewrites expressions and tests, and leaves the statements around them."""
 
     def visit_If(self, node: ast.If) -> Any:
-        node.test = self.call(node.test, "decide", self.expr(node.test))
+        node.test = self.call(node.test, "decide", self.truth(node.test))
         node.body = self.block(node.body)
         node.orelse = self.block(node.orelse)
         return node
 
     def visit_While(self, node: ast.While) -> Any:
-        node.test = self.call(node.test, "decide", self.expr(node.test))
+        node.test = self.call(node.test, "decide", self.truth(node.test))
         node.body = self.block(node.body)
         node.orelse = self.block(node.orelse)
         return node

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import re
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,7 @@ class Entry:
     place: Place | None = None
     read_in: set[int] = field(default_factory=set)
     dead: str = ""  # why it may not be read: "gone" (defined in a closed block) or "stale" (bound anew in one)
+    tensor: Any = None  # the buffer that was made for the name
 
 
 class Scope:
@@ -62,6 +64,11 @@ class Scope:
             set(),
             "stale" if before and before.dead != "gone" else "gone",
         )
+
+
+def _is_made_for(name: str, value: Any) -> bool:
+    """Is it a buffer that got its own name from this one (made unique by a number)?"""
+    return values.is_buffer(value) and re.fullmatch(rf"{re.escape(name)}(_\d+)?", value.name) is not None
 
 
 class Tracer:
@@ -119,8 +126,48 @@ class Tracer:
             builder.containers.setdefault(id(value), (value, frame))
         if entry is None or entry.frame is not frame:
             frame.bindings.append((self.scope, name, entry))
-        self.scope.entries[name] = Entry(value if is_fresh else None, frame, builder.place)
+        made = _is_made_for(name, value) and (
+            entry is None or entry.tensor is not None
+        )  # no name for one after another
+        self.scope.entries[name] = Entry(
+            value if is_fresh else None, frame, builder.place, tensor=value if made else None
+        )
         return value
+
+    def rebind(self, name: str, value: Any) -> Any:
+        """The statement `name = value`. Raises TensorRebound where a tile or tensor loses its name to what exists
+        already."""
+        value = values.fold(value)
+        tensor = self._tensor_of(name)
+        if tensor is not None and value is not tensor:
+            self._check_rebound(name, tensor, value)
+        return self.assign(name, value)
+
+    def _tensor_of(self, name: str) -> Any:
+        """The buffer that a name was made for: a parameter of the kernel, or what was allocated under it."""
+        entry = self.scope.entries.get(name)
+        if entry is not None:
+            return entry.tensor
+        params = () if self.is_macro else self.builder.params
+        return next((p for p in params if values.is_buffer(p) and p.name == name), None)
+
+    def _check_rebound(self, name: str, tensor: Any, value: Any) -> None:
+        def refuse(instead: str) -> None:
+            where = "tensor" if any(tensor is p for p in self.builder.params) else "tile"
+            what = f"the {where} of shape {values.shape_of(tensor)}"
+            raise errors.TensorRebound(name=name, what=what, value=values.describe(value), instead=instead)
+
+        if isinstance(value, ir.TensorRegion) or (values.is_buffer(value) and self._is_named(value)):
+            refuse(f"T.copy({value}, {name}) copies; another view of it gets a name of its own")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            refuse(f"T.fill({name}, {value}) fills it; {name}[i] = ... stores to an element")
+        if values.is_scalar(value) and any(tensor is p for p in self.builder.params):
+            refuse(f"{name}[i] = ... stores to an element")
+
+    def _is_named(self, buffer: Any) -> bool:
+        """Does another name of this function, or of its parameters, stand for the buffer already?"""
+        known = (*self.builder.params, *(e.tensor for e in self.scope.entries.values()))
+        return any(buffer is k for k in known)
 
     def _bound(self, name: str, value: Any) -> Any:
         """The value that a name keeps: expressions are bound once, inside a launch."""
@@ -265,24 +312,34 @@ class Tracer:
         return values.all_of(parts)
 
     def and_(self, *thunks: Callable[[], Any]) -> Any:
-        return self._short_circuit("and", thunks, values.all_of)
+        """`a and b`: the first operand that is false, or the last."""
+        return values.last_of(self._operands("and", thunks))
 
     def or_(self, *thunks: Callable[[], Any]) -> Any:
-        return self._short_circuit("or", thunks, values.any_of)
+        """`a or b`: the first operand that is true, or the last."""
+        return values.first_of(self._operands("or", thunks))
 
-    def _short_circuit(self, op: str, thunks: tuple[Callable[[], Any], ...], join: Callable[[list[Any]], Any]) -> Any:
-        """Python's own `and`/`or` as long as it knows the operands; a device expression from then on."""
-        decisive = op == "or"
-        pending: list[Any] = []
-        value: Any = None
-        for thunk in thunks:
-            value = self._pure(thunk, op) if pending else thunk()
+    def both(self, *thunks: Callable[[], Any]) -> Any:
+        """The truth of `a and b`."""
+        operands = self._operands("and", thunks)
+        return values.all_of(operands) if len(operands) > 1 else operands[0]
+
+    def either(self, *thunks: Callable[[], Any]) -> Any:
+        """The truth of `a or b`."""
+        operands = self._operands("or", thunks)
+        return values.any_of(operands) if len(operands) > 1 else operands[0]
+
+    def _operands(self, op: str, thunks: tuple[Callable[[], Any], ...]) -> list[Any]:
+        """The operands that the result depends on, as far as Python knows them: at least one."""
+        found: list[Any] = []
+        for n, thunk in enumerate(thunks, start=1):
+            value = self._pure(thunk, op) if found else thunk()
             value = values.python_value(values.fold(value))
             if isinstance(value, ir.Expr):
-                pending.append(value)
-            elif bool(value) is decisive:
-                return join([*pending, value]) if pending else value
-        return join(pending) if pending else value
+                found.append(value)
+            elif n == len(thunks) or bool(value) is (op == "or"):
+                return [*found, value]
+        return found
 
     def _pure(self, thunk: Callable[[], Any], op: str) -> Any:
         """An operand that the device may skip: evaluating it must not emit statements."""

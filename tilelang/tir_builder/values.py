@@ -29,10 +29,12 @@ __all__ = [
     "choose",
     "compare",
     "describe",
+    "first_of",
     "fold",
     "is_buffer",
     "is_integer",
     "is_scalar",
+    "last_of",
     "negate",
     "python_value",
     "shape_of",
@@ -317,6 +319,25 @@ def any_of(values: list[Any]) -> Any:
         if value is not False:
             result = value if result is False else tirx.Or(result, value)
     return result
+
+
+def last_of(values: list[Any]) -> Any:
+    """`a and b and c` as a value: the first that is false, or the last."""
+    return _one_of(values, all_of, lambda a, rest: choose(a, rest, a))
+
+
+def first_of(values: list[Any]) -> Any:
+    """`a or b or c` as a value: the first that is true, or the last."""
+    return _one_of(values, any_of, lambda a, rest: choose(a, a, rest))
+
+
+def _one_of(values: list[Any], join: Callable[[list[Any]], Any], pick: Callable[[Any, Any], Any]) -> Any:
+    """One of the operands; of truth values that is their logic."""
+    if len(values) == 1:
+        return values[0]
+    if all(isinstance(v, bool) or is_buffer(v) or (is_scalar(v) and dtype_of(v) == "bool") for v in values):
+        return join(values)  # which refuses buffers
+    return functools.reduce(lambda rest, a: pick(a, rest), reversed(values))
 
 
 def negate(value: Any) -> Any:
