@@ -7,6 +7,7 @@ are floor division and its remainder, as in Python; `/` between integers is an e
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Collection
