@@ -56,6 +56,13 @@ class Group:
         """[lo, hi) when the threads are neighbours, else None."""
         return (self.low, self.low + self.count) if self.count and self.ids[-1] - self.low + 1 == self.count else None
 
+    @property
+    def ranges(self) -> str:
+        """The threads for people: `0 to 127, 256 to 383`."""
+        cuts = np.flatnonzero(np.diff(self.ids) != 1) + 1
+        parts = [f"{p[0]} to {p[-1]}" if len(p) > 1 else str(p[0]) for p in np.split(self.ids, cuts) if len(p)]
+        return ", ".join(parts[:4]) + (", ..." if len(parts) > 4 else "")
+
     @cached_property
     def whole_warps(self) -> bool:
         """A named barrier can have exactly these threads: PTX ISA, "bar.sync", counts in warps."""

@@ -121,13 +121,13 @@ class _Check:
             mask = np.zeros(threads, bool)
             mask[group.ids] = True
             if not _whole_warpgroups(mask, self.kernel.threads):
-                why = f"is executed by threads {_ranges(group)}, which are no whole warpgroups of {WARPGROUP}"
+                why = f"is executed by threads {group.ranges}, which are no whole warpgroups of {WARPGROUP}"
                 raise RegisterBudget(span=op.span, op=op.name, regs=wanted, why=why)
             mask = np.repeat(mask.reshape(-1, WARPGROUP).any(1), WARPGROUP)
             wrong = regs[mask] < wanted if op.name.endswith("dec") else regs[mask] > wanted
             if wrong.any():
                 has = f"{regs[mask][wrong][0]} registers"
-                why = f"is executed by threads {_ranges(group)}, which have {has} ({_share(share, threads, self.arch)})"
+                why = f"is executed by threads {group.ranges}, which have {has} ({_share(share, threads, self.arch)})"
                 raise RegisterBudget(span=op.span, op=op.name, regs=wanted, why=why)
             regs[mask] = wanted
         if regs.sum() > self.arch.regs_per_sm:
@@ -175,7 +175,7 @@ class _Check:
             there = WARP * int(warps.any(1).sum())  # warps arrive as a whole
             need = max(counts[n])
             if need > there:
-                why = f"it counts {need} threads, but only {there} ever come: {_ranges(Group(mask.tobytes()))}"
+                why = f"it counts {need} threads, but only {there} ever come: {Group(mask.tobytes()).ranges}"
                 raise NamedBarrierUse(span=counts[n][need], id=n, why=why)
 
     # -- bytes
@@ -274,14 +274,6 @@ def _whole_warpgroups(mask: np.ndarray, threads: int) -> bool:
     exists = np.arange(mask.size) < threads
     groups = (mask | ~exists).reshape(-1, WARPGROUP)
     return bool(np.all(groups.all(1) | ~mask.reshape(-1, WARPGROUP).any(1)))
-
-
-def _ranges(group: Group) -> str:
-    """`0 to 127, 256 to 383`"""
-    ids = group.ids
-    cuts = np.flatnonzero(np.diff(ids) != 1) + 1
-    parts = [f"{p[0]} to {p[-1]}" if len(p) > 1 else str(p[0]) for p in np.split(ids, cuts) if len(p)]
-    return ", ".join(parts[:4]) + (", ..." if len(parts) > 4 else "")
 
 
 def _share(share: int, threads: int, arch: Arch) -> str:

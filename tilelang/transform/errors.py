@@ -9,6 +9,7 @@ __all__ = [
     "ArrivalCount",
     "BarrierInDivergentCode",
     "ExpectedBytes",
+    "MisplacedBarrier",
     "NamedBarrierUse",
     "NeedsArch",
     "OutOfBarriers",
@@ -77,3 +78,11 @@ class SubByteStorage(UserError):
     code = "TL5012"
     message = "{buffer} has {bits}-bit elements of type {dtype}, which devices cannot address one by one"
     help = "pack two elements in a byte: declare it uint8 with half the columns, and shift and mask in the kernel"
+
+
+class MisplacedBarrier(UserError):
+    """A block barrier is complete when all threads of the block have come; here some of them never come."""
+
+    code = "TL5013"
+    message = "T.sync_threads() stands in divergent code: {why}"
+    help = "move it out of the branch or loop, or branch on whole warps: tx < 64, warp_id == 0"

@@ -35,9 +35,10 @@ from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
-from tilelang.support.errors import InternalError
+from tilelang.support.diagnostics import Note, SourceSpan
+from tilelang.support.errors import InternalError, UserError
 from tilelang.target.operands import WARPGROUP
-from tilelang.transform.errors import BarrierInDivergentCode
+from tilelang.transform.errors import BarrierInDivergentCode, MisplacedBarrier
 from tilelang.transform.group_barriers import GroupBarriers, block_barrier
 from tilelang.transform.plan_arena import buffer_bytes
 
@@ -45,7 +46,7 @@ __all__ = ["insert_sync"]
 
 
 def insert_sync(func: Any) -> Any:
-    """The function with every barrier it needs. Raises BarrierInDivergentCode, OutOfBarriers."""
+    """The function with every barrier it needs. Raises BarrierInDivergentCode, MisplacedBarrier, OutOfBarriers."""
     return map_kernels(func, lambda kernel: _Inserter(kernel).run())
 
 
@@ -309,6 +310,9 @@ class _Inserter:
     def barrier(self, state: _State, out: list[Any], stmt: Any) -> None:
         """A barrier of the threads at hand, which settles what they did."""
         if self.group is None or not self.can_sync(self.group):
+            op = TileOp.from_stmt(stmt)
+            if op is not None and op.name == "sync_threads":
+                raise self.misplaced(stmt)
             raise BarrierInDivergentCode(
                 span=self.around[-1][0].span if self.around else stmt.span,
                 buffer=" and ".join(sorted({t.buffer.name for t in self.tracked(stmt)})) or "shared memory",
@@ -316,6 +320,14 @@ class _Inserter:
         if self.group.count > 1:
             out.append(self.barrier_of(self.group))
         self.ordered(state)
+
+    def misplaced(self, stmt: Any) -> UserError:
+        """What a barrier of the program's own, which some of its threads never reach, is refused with."""
+        known = "the threads that come here depend on values of the run"
+        who = known if self.group is None else f"only threads {self.group.ranges} come here, which are no whole warps"
+        outside = [s for s, group in self.around if self.can_sync(group)]  # the last of them parts the threads
+        notes = [Note("this parts them", SourceSpan.of(outside[-1].span))] if outside else []
+        return MisplacedBarrier(span=stmt.span, why=who, notes=notes)
 
     def ordered(self, state: _State) -> None:
         group = self.group
