@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tvm import tirx
+from tvm import ir, tirx
 
 from tilelang.analysis.layouts.edges import Demand
 from tilelang.analysis.layouts.extract import extract, is_nest
@@ -60,7 +60,7 @@ class _Checker:
             match op:
                 case Parallel():
                     self.parallel(op)
-                case Everywhere():
+                case Everywhere() if not self.hands_out(op):
                     runs = np.zeros((1, self.kernel.threads), bool)
                     runs[:, op.threads[0] : op.threads[1]] = True
                     for a in op.accesses:
@@ -70,6 +70,13 @@ class _Checker:
                 case Gemm() | RawUse():
                     self.demands(op)
         return self.wrong
+
+    def hands_out(self, op: Everywhere) -> bool:
+        """A store of one fragment element to shared memory, which those do that hold it."""
+        site = self.program.sites[op.key]
+        if not isinstance(site, tirx.BufferStore) or _scope(site.buffer) not in SHARED_SCOPES:
+            return False
+        return len(op.accesses) == 1 and isinstance(site.value, ir.TensorLoad)
 
     def say(self, text: str) -> None:
         self.wrong.append(text)

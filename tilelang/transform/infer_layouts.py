@@ -32,6 +32,7 @@ from tilelang.layout.dtypes import bits_of
 from tilelang.support.diagnostics import Note, SourceSpan
 from tilelang.target.arch import Arch
 from tilelang.transform.expand_elementwise import expand_elementwise
+from tilelang.transform.hold_conditions import hold_conditions
 from tilelang.transform.relayout import Moves, plan_moves, tidy
 from tilelang.transform.stage_operands import stage_operands
 
@@ -53,8 +54,9 @@ def infer_layouts(func: Any, arch: Arch) -> Any:
 
 
 def prepare(func: Any) -> Any:
-    """The function with operands staged and elementwise ops as nests: what inference reads."""
-    return expand_elementwise(stage_operands(map_kernels(func, _heed_pins)))
+    """The function with operands staged, elementwise ops as nests and conditions asked where moves can stand: what
+    inference reads."""
+    return expand_elementwise(stage_operands(map_kernels(map_kernels(func, _heed_pins), hold_conditions)))
 
 
 def _heed_pins(kernel: Kernel) -> Kernel:

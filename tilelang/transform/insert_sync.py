@@ -22,6 +22,7 @@ before is ordered in front of the branch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from tvm import tirx
@@ -76,6 +77,15 @@ class _State:
         return _State(self.pending | other.pending, self.unfenced | other.unfenced, self.stores | other.stores)
 
 
+@dataclass
+class _Left:
+    """A loop, and the states where its iterations end early."""
+
+    loop: Any
+    continued: list[_State] = field(default_factory=list)
+    broken: list[_State] = field(default_factory=list)
+
+
 class _Inserter:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -83,6 +93,7 @@ class _Inserter:
         self.group: Group | None = self.groups.whole  # the threads that run the statement at hand; None: not known
         self.whole_group = self.groups.whole
         self.around: list[Any] = []  # branches and loops around it
+        self.left: list[_Left] = []  # the loops around it
         self.bytes: dict[Any, tuple[int, int]] = {}
         self.rings: set[Any] = set()
         for s in walk_list(kernel.body):
@@ -131,7 +142,10 @@ class _Inserter:
         outermost, start = not self.around, self.group
         for stmt in stmts:
             op = TileOp.from_stmt(stmt)
-            if op is not None and op.name == "sync_threads":
+            if isinstance(stmt, tirx.Continue | tirx.Break) and self.left:
+                self.leave_early(stmt, state, out)
+                out.append(stmt)
+            elif op is not None and op.name == "sync_threads":
                 self.barrier(state, out, stmt)
             elif bodies(stmt) and self.enters(stmt):
                 got, state = self.compound(stmt, state, out)
@@ -175,12 +189,13 @@ class _Inserter:
             if inner[0] != outer:
                 self.settle(stmt, state, out, inner)
             self.enter(stmt, inner[0])
-            _, after = self.iterate(stmt, state.copy())
+            _, after, _ = self.iterate(stmt, state.copy())
             entry = state.join(after)
-            new, after = self.iterate(stmt, entry.copy())
-            _, again = self.iterate(stmt, entry.join(after))  # barriers of `new` may have left less behind, never more
+            new, after, _ = self.iterate(stmt, entry.copy())
+            # Barriers of `new` may have left less behind, never more.
+            _, again, broken = self.iterate(stmt, entry.join(after))
             self.leave(outer)
-            return with_bodies(stmt, [new]), entry.join(after).join(again)
+            return with_bodies(stmt, [new]), entry.join(after).join(again).join(broken)
         split = any(g != outer for g in inner)
         if split:
             self.settle(stmt, state, out, inner)
@@ -199,13 +214,26 @@ class _Inserter:
             result = self.rejoin(stmt, state, inner, result)
         return with_bodies(stmt, news), result
 
-    def iterate(self, loop: Any, state: _State) -> tuple[list[Any], _State]:
-        """One pass over a loop's body, with the condition that is asked again at its end."""
+    def iterate(self, loop: Any, state: _State) -> tuple[list[Any], _State, _State]:
+        """One pass over a loop's body, with the condition that is asked again at its end. The second state is that of
+        the threads that leave the loop inside it."""
         (body,) = bodies(loop)
+        self.left.append(_Left(loop))
         new, state = self.walk(body, state)
+        left = self.left.pop()
         if isinstance(loop, tirx.While):
             self.record(loop, [(self.here, t) for t in self.of_head(loop)], state, new)
-        return new, state
+        return new, reduce(_State.join, left.continued, state), reduce(_State.join, left.broken, _State())
+
+    def leave_early(self, stmt: Any, state: _State, out: list[Any]) -> None:
+        """The end of an iteration inside it; what a while loop asks next must not overtake what was done."""
+        left = self.left[-1]
+        if isinstance(stmt, tirx.Break):
+            left.broken.append(state.copy())
+            return
+        if isinstance(left.loop, tirx.While):
+            self.record(left.loop, [(self.here, t) for t in self.of_head(left.loop)], state, out)
+        left.continued.append(state.copy())
 
     def enter(self, stmt: Any, group: Group | None) -> None:
         self.around.append((stmt, self.group))

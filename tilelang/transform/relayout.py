@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm import tirx
+import tvm_ffi
+from tvm import ir, tirx
 
+from tilelang.analysis.effects import expressions_of
 from tilelang.analysis.layouts.adapt import extend, once, replicated_over
 from tilelang.analysis.layouts.costs import access_cost, movement
 from tilelang.analysis.layouts.edges import Alias, Demand, Fold, Link, Relayout, Uniform
@@ -24,7 +26,8 @@ from tilelang.analysis.layouts.solve import Solution, shared_choice
 from tilelang.ir.attrs import FRAGMENT, LAYOUT, SHARED_DYN
 from tilelang.ir.stmts import bodies, const_int, dtype_of, substitute
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
-from tilelang.layout import AnyLayout, DigitLayout, NotStructured
+from tilelang.ir.walk import collect
+from tilelang.layout import AnyLayout, DigitLayout, NotStructured, row_major
 from tilelang.layout.spread import coalesced
 from tilelang.support.errors import InternalError
 from tilelang.target.operands import WARP
@@ -153,9 +156,55 @@ class _Planner:
     def stage_scalar(self, key: int, names: set[str]) -> None:
         (op,) = (o for o in self.ops[key] if isinstance(o, Everywhere))
         site = self.program.sites[key]
-        if isinstance(site, tirx.While):
-            raise InternalError("a while condition reads a fragment that its threads share out", span=site.span)
-        self.stage(key, op, names, replicated_over((1,), op.threads), site.span)
+        written = {a.tile.name for a in op.accesses if a.write}
+        single = {name for name in names - written if self.is_one_element(site, self.buffers[name])}
+        if single:
+            self.hand_out(key, {self.buffers[name] for name in single}, site)
+        if names - single:
+            self.stage(key, op, names - single, replicated_over((1,), op.threads), site.span)
+
+    def is_one_element(self, site: Any, buffer: Any) -> bool:
+        """Do all threads want the same elements of a tile, at places that can be computed?"""
+        loads = [n for e in expressions_of(site) for n in collect(e, ir.TensorLoad) if n.source.same_as(buffer)]
+        varying = any(self.program.varies(x) for load in loads for x in load.indices)
+        return isinstance(self.solution[buffer.name], DigitLayout) and not varying
+
+    def hand_out(self, key: int, buffers: set[Any], site: Any) -> None:
+        """Elements that only some threads hold go to all of them through shared memory, one by one: their tile may be
+        larger than that. What is not held because it lies outside the tile is not stored."""
+        before, zero = self.moves.before.setdefault(key, []), tirx.const(0, "int32")
+        staged: list[tuple[Any, Any]] = []  # what is read, and where it lies now
+
+        def replacement(load: Any, mutator: Any) -> Any:
+            load = mutator.default_mutate(load)
+            if load.source not in buffers:
+                return load
+            known = next((at for text, at in staged if tvm_ffi.structural_equal(text, load)), None)
+            if known is None:
+                like = tirx.decl_buffer((1,), dtype_of(load.source), load.source.name, scope=SHARED_DYN, layout=None)
+                element = self.alloc(like, "element", SHARED_DYN, row_major((1,)), site.span)
+                before.append(tirx.BufferStore(element, load, [zero], span=site.span))
+                known = element[zero]
+                staged.append((load, known))
+            return known
+
+        def lifted(node: Any) -> Any:
+            return (
+                tvm_ffi.structural_mutate(node, [(ir.TensorLoad, replacement)])
+                if collect(node, ir.TensorLoad)
+                else node
+            )
+
+        def head(stmt: Any) -> Any:
+            return _map_head(stmt, lifted)
+
+        head(site)  # what stands in front of the statement is wanted before the statement is written
+        self.then(key, head)
+
+    def then(self, key: int, change: Callable[[Any], Any]) -> None:
+        """Another change of a statement."""
+        first = self.moves.replace.get(key)
+        self.moves.replace[key] = change if first is None else lambda stmt: change(first(stmt))
 
     def stage(self, key: int, op: Parallel | Everywhere, names: set[str], loop: AnyLayout, span: Any) -> None:
         mapping: dict[Any, Any] = {}
@@ -171,7 +220,7 @@ class _Planner:
                 before.append(_nest(stage, buffer, own, span))
             if any(a.write for a in uses):
                 after.append(_nest(buffer, stage, home, span))
-        self.moves.replace[key] = lambda stmt: _substitute_head(stmt, mapping)
+        self.then(key, lambda stmt: _map_head(stmt, lambda node: substitute(node, mapping)))
 
     # -- tile ops: work on operands in the layout that they want
 
@@ -248,14 +297,13 @@ def _same_region(region: Any, buffer: Any) -> Any:
     return tirx.BufferRegion(buffer, list(region.region))
 
 
-def _substitute_head(stmt: Any, mapping: dict[Any, Any]) -> Any:
-    """The statement on other buffers; statements inside it keep theirs, unless it is a nest."""
+def _map_head(stmt: Any, fn: Callable[[Any], Any]) -> Any:
+    """The statement with its own expressions changed; statements inside it keep theirs, unless it is a nest."""
     if is_nest(stmt) or not bodies(stmt):
-        return substitute(stmt, mapping)
+        return fn(stmt)
     if isinstance(stmt, tirx.IfThenElse):
-        return tirx.IfThenElse(substitute(stmt.condition, mapping), stmt.then_case, stmt.else_case, span=stmt.span)
+        return tirx.IfThenElse(fn(stmt.condition), stmt.then_case, stmt.else_case, span=stmt.span)
     if isinstance(stmt, tirx.For):
-        low, extent = substitute(stmt.min, mapping), substitute(stmt.extent, mapping)
         rest = (stmt.thread_binding, stmt.annotations, stmt.step, stmt.span)
-        return tirx.For(stmt.loop_var, low, extent, stmt.kind, stmt.body, *rest)
+        return tirx.For(stmt.loop_var, fn(stmt.min), fn(stmt.extent), stmt.kind, stmt.body, *rest)
     raise InternalError(f"cannot move a fragment for {type(stmt).__name__}", span=stmt.span)

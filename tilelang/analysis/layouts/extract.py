@@ -90,7 +90,7 @@ def extract(kernel: Kernel) -> Program:
         FragmentAcrossGroups: see the classes.
     """
     groups = ThreadGroups(kernel)
-    reader = _Reader(kernel, Program(kernel.threads), groups)
+    reader = _Reader(kernel, Program(kernel.threads, varies=groups.divergence.expr), groups)
     reader.declare()
     reader.visit(kernel.body, groups.whole, Scope())
     reader.check_owners()

@@ -7,7 +7,7 @@ layouts too: axes "d0", "d1", ... are the dimensions of the buffer. `place` is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -143,13 +143,15 @@ class View(Op):
 
 @dataclass
 class Program:
-    """The ops of one kernel. `sites` maps a key to its statement, `spans` a place to a source span."""
+    """The ops of one kernel. `sites` maps a key to its statement, `spans` a place to a source span; `varies` says
+    whether an expression differs between threads."""
 
     threads: int
     ops: list[Op] = field(default_factory=list)
     tiles: dict[str, Tile] = field(default_factory=dict)
     sites: dict[int, Any] = field(default_factory=dict)
     spans: dict[str, Any] = field(default_factory=dict)
+    varies: Callable[[Any], bool] = lambda _: True
 
 
 @lru_cache(4096)
