@@ -43,6 +43,35 @@ def double(A, block=64):
 """
 
 
+SEVERAL = """
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit
+def lazy(n):
+    return factory(n)
+
+def factory(n):
+    @T.prim_func
+    def main(x: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=64):
+            T.clear(x)
+    return main
+
+program = factory(8)
+
+def helper(x):
+    return x
+
+@tilelang.jit
+def eager(A):
+    n = T.const("n")
+    A: T.Tensor((n,), "float32")
+    with T.Kernel(1, threads=64):
+        T.clear(A)
+"""
+
+
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("cli") / "scale_program.py"
@@ -113,7 +142,11 @@ def test_run_and_check_on_the_cpu(where: str) -> None:
             "unknown architecture 'sm_42'; known: sm_80",
         ),
         (["inspect", "{where}", "--set", "n=1", "--target", "cuda:foo"], "unknown target 'cuda:foo'; known: cuda"),
-        (["inspect", "{where}", "--set", "n=1", "--target", "cpu"], "target cpu has no GPU architecture"),
+        (["inspect", "{where}", "--set", "n=1", "--target", "cpu"], "target cpu is no GPU and has no layouts"),
+        (["compile", "{where}", "--set", "n=1", "--target", "cpu", "--emit", "ptx"], "is no GPU and has no ptx"),
+        (["compile", "{folder}/several.py:nope"], "has no 'nope'; it has lazy, factory, program, eager"),
+        (["compile", "{folder}/several.py:eager"], "needs --set for n: constants that its tensors' shapes give"),
+        (["check", "{folder}/several.py:eager"], "needs --set for n: constants"),
         (["run", "{where}", "--set", "n=1", "--target", "foo"], "unknown target 'foo'"),
         (["run", "{where}"], "needs --set for n"),
         (["check", "{where}"], "needs --set for n"),
@@ -123,7 +156,9 @@ def test_run_and_check_on_the_cpu(where: str) -> None:
         (["compile", "{folder}/exits.py:f"], "SystemExit: 7"),
         (["compile", "{folder}/nothing.py"], "has no jit function and no program"),
         (["compile", "{folder}/fails.py:f"], "line 2 of fails.py: KeyError: 'n'"),
-        (["explain", "TL0000"], "no error TL0000"),
+        (["explain", "TL0000"], "no error 'TL0000'; did you mean TL"),
+        (["explain", "race"], "no error 'race'; did you mean race-wr or race-ww or race-rw?"),
+        (["explain", "nonsense"], "no error 'nonsense'; codes are TL and four digits"),
     ],
 )
 def test_bad_command_lines(where: str, bad_files: Path, arguments: list[str], message: str) -> None:
@@ -140,6 +175,7 @@ def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "exits": "raise SystemExit(7)",
         "nothing": "x = 1",
         "fails": "def f():\n    return {}['n']",
+        "several": SEVERAL,
     }
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
@@ -155,6 +191,12 @@ def test_a_target_without_its_device(where: str) -> None:
 def test_a_mistake_in_the_program_is_its_text_with_the_line(where: str) -> None:
     result = call("compile", where, "--set", "n=64", "--set", "block=0")
     assert result.exit_code == 1 and "error[TL1004]" in result.output and "scale_program.py:9:" in result.output
+
+
+def test_the_cpu_target_has_its_own_code(where: str) -> None:
+    result = call("compile", where, "--set", "n=64", "--target", "cpu")
+    assert result.exit_code == 0 and "target triple" in result.output and "define" in result.output
+    assert "prim_func" in call("compile", where, "--set", "n=64", "--target", "cpu", "--emit", "tir").output
 
 
 def test_constants_of_an_eager_function_are_settings(tmp_path: Path) -> None:

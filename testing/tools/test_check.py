@@ -65,7 +65,7 @@ def test_blocks_that_work_together_are_not_compared_in_part():
     assert result.exit_code == 0, result.output
     assert "values are not compared: blocks update global memory together by atomic_add" in result.output
     result = check("total", "n=1024")
-    assert "main: 16 of 16 blocks run" in result.output and "y: agrees in 1 elements" in result.output
+    assert "main: 16 of 16 blocks run" in result.output and "y: agrees in 1 element," in result.output
 
 
 def test_blocks_that_walk_over_tiles():

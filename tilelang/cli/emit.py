@@ -12,9 +12,13 @@ LEVELS = ("tir", "laid-out", "scheduled", "device")
 
 
 def emit(program: Any, arch: Any, what: str) -> str:
-    """The text of a program at one of LEVELS, or as CUDA."""
+    """The text of a program at one of LEVELS, or as CUDA or LLVM IR (of the cpu target)."""
     if what == "tir":
         return program.script()
+    if what == "llvm":
+        from tilelang.codegen.cpu import build_cpu
+
+        return build_cpu(program).source
     if what == "cuda":
         return _source(program, arch).text
     from tilelang.transform.pipeline import lower

@@ -32,7 +32,7 @@ Where = Annotated[str, typer.Argument(metavar="FILE.py:FACTORY", help="the jit f
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="an argument of the factory; repeat it")
 ]
-Target = Annotated[str, typer.Option(help="cuda, cuda:sm_90a, cpu or sim")]
+DeviceTarget = Annotated[str, typer.Option("--target", help="the GPU to compile for: cuda, cuda:sm_90a, ...")]
 
 
 class Emit(str, Enum):
@@ -46,6 +46,7 @@ class Emit(str, Enum):
     PTX = "ptx"
     CUBIN = "cubin"
     SASS = "sass"
+    LLVM = "llvm"
 
 
 class Blocks(str, Enum):
@@ -91,10 +92,10 @@ def _target(text: str | None) -> Any:
         raise BadCommand(error) from None
 
 
-def _arch(target: str) -> Any:
+def _arch(target: str, what: str = "layouts and instructions to show") -> Any:
     resolved = _target(target)
     if resolved.arch is None:
-        raise BadCommand(f"target {target} has no GPU architecture; say cuda:sm_90a")
+        raise BadCommand(f"target {target} is no GPU and has no {what}; say cuda:sm_90a")
     return resolved.arch
 
 
@@ -103,8 +104,8 @@ def _arch(target: str) -> Any:
 def compile_command(
     where: Where,
     settings: Settings = None,
-    target: Target = "cuda:sm_90a",
-    emit: Annotated[Emit, typer.Option(help="the level to print")] = Emit.CUDA,
+    target: Annotated[str, typer.Option(help="cuda, cuda:sm_90a or sim; cpu, which has tir and llvm")] = "cuda:sm_90a",
+    emit: Annotated[Emit | None, typer.Option(help="the level to print; cuda if left out, of cpu llvm")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="write there instead of the terminal")] = None,
 ) -> None:
     """Print a program at one level, from the tile program to machine code."""
@@ -112,11 +113,13 @@ def compile_command(
     from tilelang.cli.emit import emit as emit_text
     from tilelang.codegen.compile import disassemble
 
+    if emit is None:
+        emit = Emit.LLVM if _target(target).kind == "cpu" else Emit.CUDA
     if emit is Emit.CUBIN and output is None:
         raise BadCommand("a cubin is binary: give --output FILE")
     program = load_program(where, settings or [])
     if emit in (Emit.PTX, Emit.CUBIN, Emit.SASS):
-        cubin = cubin_of(program, _arch(target))
+        cubin = cubin_of(program, _arch(target, emit.value))
         for note in cubin.notes:
             typer.echo(note.render(), err=True)
         if emit is Emit.CUBIN:
@@ -124,8 +127,11 @@ def compile_command(
             output.write_bytes(cubin.data)
             return
         text = cubin.ptx if emit is Emit.PTX else disassemble(cubin)
+    elif emit in (Emit.TIR, Emit.LLVM):  # which no architecture changes
+        _target(target)
+        text = emit_text(program, None, emit.value)
     else:
-        text = emit_text(program, _arch(target), emit.value)
+        text = emit_text(program, _arch(target, emit.value), emit.value)
     if output is None:
         typer.echo(text)
     else:
@@ -134,7 +140,7 @@ def compile_command(
 
 @app.command()
 @_reports_errors
-def inspect(where: Where, settings: Settings = None, target: Target = "cuda:sm_90a") -> None:
+def inspect(where: Where, settings: Settings = None, target: DeviceTarget = "cuda:sm_90a") -> None:
     """Show layouts, pipeline, instructions, resources, and why nothing faster was taken."""
     from tilelang.cli.emit import cubin_of
     from tilelang.tools.report import inspect_program
@@ -230,11 +236,11 @@ def _kernel(where: str, settings: list[str] | None, target: str | None) -> Any:
 @app.command()
 def explain(code: Annotated[str, typer.Argument(metavar="CODE", help="as TL1001")]) -> None:
     """Say what an error code means and what to write instead."""
-    from tilelang.tools.errors import describe_error, known_codes
+    from tilelang.tools.errors import describe_error, nearest_code
 
     text = describe_error(code.upper())
     if text is None:
-        typer.echo(f"tilelang: no error {code}; there are {', '.join(known_codes())}", err=True)
+        typer.echo(f"tilelang: no error {code!r}; {nearest_code(code)}", err=True)
         raise typer.Exit(2)
     typer.echo(text)
 
@@ -263,7 +269,7 @@ def layout(
     where: Where,
     buffer: Annotated[str, typer.Argument(help="the buffer to draw")],
     settings: Settings = None,
-    target: Target = "cuda:sm_90a",
+    target: DeviceTarget = "cuda:sm_90a",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="draw there (.png, .svg or .pdf)")] = None,
 ) -> None:
     """Show where every element of a buffer lives."""

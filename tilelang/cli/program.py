@@ -50,22 +50,17 @@ def load_object(where: str) -> Any:
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
     call_users(file, spec.loader.exec_module, {"module": module})
-    found = {
-        k: v for k, v in vars(module).items() if _is_program(v) and getattr(v, "__module__", path.stem) == path.stem
-    }
+    found = {k: v for k, v in vars(module).items() if _is_program(v) and _is_of(v, path.stem)}
     if name:
         if not hasattr(module, name):
-            raise BadCommand(f"{file} has no {name!r}; it has {_names(found)}")
+            every = [k for k, v in vars(module).items() if k in found or (_makes_program(v) and _is_of(v, path.stem))]
+            raise BadCommand(f"{file} has no {name!r}; it has {', '.join(every) or 'no jit function'}")
         return getattr(module, name)
     if not found:
         raise BadCommand(f"{file} has no jit function and no program; name a factory: {file}:NAME")
     if len(found) != 1:
-        raise BadCommand(f"name one of {_names(found)}: {file}:NAME")
+        raise BadCommand(f"name one of {', '.join(found)}: {file}:NAME")
     return next(iter(found.values()))
-
-
-def _names(found: dict[str, Any]) -> str:
-    return ", ".join(found) or "no jit function"
 
 
 def _is_program(value: Any) -> bool:
@@ -75,6 +70,18 @@ def _is_program(value: Any) -> bool:
     from tilelang.jit import JITImpl
 
     return isinstance(value, (JITImpl, TunedJIT, tirx.PrimFunc))
+
+
+def _is_of(value: Any, module: str) -> bool:
+    """Was it made by the module, and not imported by it? Programs do not know."""
+    from tvm import tirx
+
+    return isinstance(value, tirx.PrimFunc) or getattr(value, "__module__", module) == module
+
+
+def _makes_program(value: Any) -> bool:
+    """Is it a plain function with a T.prim_func inside: a factory that is not decorated?"""
+    return inspect.isfunction(value) and "prim_func" in value.__code__.co_names
 
 
 def load_program(where: str, settings: Sequence[str]) -> Any:
@@ -102,6 +109,10 @@ def arguments_for(where: str, factory: Any, settings: Sequence[str]) -> dict[str
     # An eager function takes tensors, which are no settings, and the values of its constants besides.
     runtime = factory.eager.runtime if getattr(factory, "style", "") == "eager" else None
     _check_arguments(where, signature, arguments, runtime)
+    if runtime is not None:
+        missing = [c for c in factory.eager.constants(arguments) if c not in arguments]
+        if missing:
+            raise BadCommand(f"{where} needs --set for {', '.join(missing)}: constants that its tensors' shapes give")
     return arguments
 
 

@@ -135,6 +135,11 @@ class EagerFunction:
         compile_time = self._compile_time(values)
         return trace_eager(self.func, compile_time, self._constants(self._learn(compile_time), values, constants))
 
+    def constants(self, compile_time: Mapping[str, Any]) -> tuple[str, ...]:
+        """Names of the T.const that the shapes of the tensors give a call, for these other arguments."""
+        values, _ = self._bind((), compile_time)
+        return tuple(self._learn(self._compile_time(values)).shapes.constants)
+
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
         """Arguments by parameter name, defaults included, and keywords that are no parameters: values of constants."""
         if not kwargs and len(args) <= len(self._positional):

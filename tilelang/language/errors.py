@@ -126,7 +126,7 @@ class ReduceDim(UserError, ValueError):
     """A dimension that the buffer does not have."""
 
     code = "TL1010"
-    message = "dim={dim} is outside the {rank} dimension(s) of {name}"
+    message = "dim={dim} is outside the {rank:#dimension} of {name}"
     help = "dim goes from {low} to {high}"
 
 
@@ -166,7 +166,7 @@ class StrideRank(UserError, ValueError):
     """Strides that do not match the shape."""
 
     code = "TL1015"
-    message = "shape {shape} has {rank} dimension(s), but {count} stride(s) are given"
+    message = "shape {shape} has {rank:#dimension}, but got {count:#stride}"
     help = "give one stride a dimension, in elements"
 
 

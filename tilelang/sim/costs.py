@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tilelang.layout.measure import sectors, wavefronts
+from tilelang.support.words import counted
 
 __all__ = ["Cost", "CostSheet"]
 
@@ -54,17 +55,19 @@ class Cost:
     def text(self) -> str:
         """The numbers, in words."""
         n = self.requests
-        count = f"{n} request{'' if n == 1 else 's'}"
+        requests = counted(n, "request")
         if self.what == "wait":
-            return f"{n} wait{'' if n == 1 else 's'}, {self.blocked} blocked"
+            return f"{counted(n, 'wait')}, {self.blocked} blocked"
         if self.wavefronts:
-            each = f"{count}, {self.wavefronts / n:.3g} wavefronts each (least {self.least_wavefronts / n:.3g})"
+            each = f"{requests}, {self.wavefronts / n:.3g} wavefronts each (least {self.least_wavefronts / n:.3g})"
             return f"{each}, {self.ways}-way bank conflicts" if self.ways > 1 else f"{each}, no bank conflicts"
         if self.sectors:
             share = 100 * self.least_sectors / self.sectors
-            return f"{count}, {self.sectors / n:.3g} sectors each (least {self.least_sectors / n:.3g}, {share:.0f} %)"
-        issues = f"{n} issue{'' if n == 1 else 's'}"
-        return f"{issues}, {self.bytes} bytes" if self.bytes else issues
+            return (
+                f"{requests}, {self.sectors / n:.3g} sectors each (least {self.least_sectors / n:.3g}, {share:.0f} %)"
+            )
+        issues = counted(n, "issue")
+        return f"{issues}, {counted(self.bytes, 'byte')}" if self.bytes else issues
 
 
 class CostSheet:
@@ -134,7 +137,7 @@ class CostSheet:
     # --- rendering
     def text(self) -> str:
         """A table, one row a kind of operation and line."""
-        head = f"costs of {self.blocks} block{'' if self.blocks == 1 else 's'}"
+        head = f"costs of {counted(self.blocks, 'block')}"
         rows = [(c.line, c.what, c.on, f"{c.width} B" if c.width else "", c.text) for c in self.rows()]
         if not rows:
             return f"{head}: none"

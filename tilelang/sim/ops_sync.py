@@ -11,6 +11,7 @@ from tilelang.sim.machine import REGISTER_FILE, Gang, Mbarrier
 from tilelang.sim.report import Wait
 from tilelang.sim.shadow import WARP, Clocks, join
 from tilelang.sim.table import meaning
+from tilelang.support.words import counted
 
 __all__ = ["arrive_on"]
 
@@ -58,7 +59,7 @@ def arrive_on(G: Gang, b: Mbarrier, clocks: Clocks, n: int, site: int, warp: int
     b.cur = join(b.cur, clocks)
     while n:
         if b.pending == 0:
-            text = f"{n} arrival{'s' if n > 1 else ''} of {G.cta.role([warp])} on mbarrier {b.name}"
+            text = f"{counted(n, 'arrival')} of {G.cta.role([warp])} on mbarrier {b.name}"
             text += f" come{'' if n > 1 else 's'} beyond the {b.count} that it counts in phase {b.phase}"
             G.report("arrive-count", f"{text}; it still waits for {b.tx} bytes", site, b.site)
             return

@@ -189,7 +189,7 @@ class Program:
         wanted = [p for p in self.params if p not in own]
         given = own | (dict(args) if isinstance(args, Mapping) else dict(zip(wanted, args, strict=True)))
         if missing := [p for p in self.params if p not in given]:
-            raise TypeError(f"{self.name} needs the argument(s) {missing}")
+            raise TypeError(f"{self.name} needs {missing}")
         how = POLICIES[policy] if isinstance(policy, str) else policy
         reports: dict[Any, Report] = {}
         t0 = time.perf_counter()

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilelang.sim.kinds import KINDS
 from tilelang.support.diagnostics import Note, SourceSpan, render
+from tilelang.support.words import counted
 
 __all__ = ["Place", "Refine", "Remark", "Report", "SimError", "SimUnsupported", "Trap", "Wait"]
 
@@ -106,7 +107,7 @@ class SimError(RuntimeError):
         self.reports = reports
         shown = "\n\n".join(r.render() for r in reports[:20])
         more = f"\n\n... and {len(reports) - 20} more" if len(reports) > 20 else ""
-        super().__init__(f"simulation of {name} found {len(reports)} fault(s)\n\n{shown}{more}")
+        super().__init__(f"simulation of {name} found {counted(len(reports), 'fault')}\n\n{shown}{more}")
 
 
 class Refine(Exception):

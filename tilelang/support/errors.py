@@ -4,7 +4,7 @@
 A `UserError` means that the kernel is wrong; it carries its span as data (`exc.span`, `exc.notes`) and renders itself
 with the source line and a caret. An `InternalError` means that we are wrong, and says so. Codes are `TL` + room digit +
 three digits (1 language, 2 tir_builder, 3 ir, 4 layout/analysis, 5 transform, 6 codegen, 7 jit/runtime, 8 autotuner,
-9 toolchain). Messages and helps are format templates over the keywords given at the raise.
+9 toolchain). Messages and helps are format templates (`words.fill`) over the keywords given at the raise.
 
 A class may also inherit a builtin exception, where users of the language expect that type (`except ValueError`).
 Rooms above may define their entries in files of their own; subclassing `UserError` with a code enters the catalogue.
@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tilelang.support.diagnostics import Note, SourceSpan, caller_span, render
+from tilelang.support.words import fill
 
 __all__ = ["CATALOGUE", "InternalError", "PerformanceWarning", "UserError", "catalogue"]
 
@@ -60,7 +61,7 @@ class UserError(Exception):
     @property
     def text(self) -> str:
         """The message alone, on one line."""
-        return self.message.format(**self.fields)
+        return fill(self.message, self.fields)
 
     @property
     def spans(self) -> list[SourceSpan]:
@@ -70,7 +71,7 @@ class UserError(Exception):
     def render(self) -> str:
         """The full text: header, source line, caret, notes, help."""
         header = f"error[{self.code}]: {self.text}"
-        return render(header, self.span or self.caller, self.notes, self.help.format(**self.fields))
+        return render(header, self.span or self.caller, self.notes, fill(self.help, self.fields))
 
     def __str__(self) -> str:
         return self.render()

@@ -238,7 +238,7 @@ class IndexCount(UserError, IndexError):
     """More indices than dimensions, or too few for one element."""
 
     code = "TL2021"
-    message = "{name} has {rank} dimension(s), shape {shape}, but is indexed with {count}"
+    message = "{name} has {rank:#dimension}, shape {shape}, but is indexed with {count}"
     help = "give one index a dimension"
 
 
@@ -294,7 +294,7 @@ class ElementCount(UserError, ValueError):
     """Unpacking into a wrong number of names."""
 
     code = "TL2028"
-    message = "cannot unpack {have} value(s) into {want} name(s)"
+    message = "cannot unpack {have:#value} into {want:#name}"
     help = "name exactly {have}"
 
 

@@ -21,6 +21,7 @@ from tilelang.ir.walk import collect
 from tilelang.runtime.allocate import OutputAllocator
 from tilelang.sim import CostSheet, Program, Report, Written
 from tilelang.sim.api import as_numpy
+from tilelang.support.words import counted
 
 __all__ = ["INTERLEAVINGS", "CheckResult", "Comparison", "Interleaving", "check_kernel"]
 
@@ -61,8 +62,8 @@ class Comparison:
 
     def __str__(self) -> str:
         if not self.differing:
-            return f"{self.name}: agrees in {self.compared} elements, largest difference {self.largest:.2e}"
-        return f"{self.name}: DIFFERS in {self.differing} of {self.compared} elements, first {self.first}"
+            return f"{self.name}: agrees in {counted(self.compared, 'element')}, largest difference {self.largest:.2e}"
+        return f"{self.name}: DIFFERS in {self.differing} of {counted(self.compared, 'element')}, first {self.first}"
 
 
 @dataclass
@@ -82,7 +83,7 @@ class CheckResult:
     def verdict(self) -> str:
         if self.passed:
             return "verdict: no fault found"
-        faults = [f"{len(self.reports)} fault{'s' if len(self.reports) > 1 else ''}"] if self.reports else []
+        faults = [counted(len(self.reports), "fault")] if self.reports else []
         faults += [f"wrong values in {', '.join(self.differing)}"] if self.differing else []
         return f"verdict: {' and '.join(faults)}"
 
@@ -129,7 +130,7 @@ def check_kernel(
         if turn == 0:
             result.blocks, result.costs = stats["ctas"], sheet
             which = " (corners, middles of edges, one inside)" if sampled else ""
-            say(f"{program.name}: {result.blocks} of {result.total} blocks run{which}")
+            say(f"{program.name}: {result.blocks} of {counted(result.total, 'block')} run{which}")
             if reason:
                 say(f"values are not compared: {reason}")
         found = list({_key(r): r for r in reversed(found)}.values())[::-1]  # one fault at one line is one
@@ -159,7 +160,7 @@ def check_kernel(
 
 
 def _count(reports: list[Report]) -> str:
-    return f"{len(reports)} report{'s' if len(reports) > 1 else ''}" if reports else "no reports"
+    return counted(len(reports), "report") if reports else "no reports"
 
 
 def _key(report: Report) -> tuple[str, str, str]:

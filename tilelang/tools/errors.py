@@ -6,6 +6,7 @@ An entry is known once the module that defines it is loaded, so those modules ar
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import re
@@ -15,7 +16,7 @@ import tilelang
 from tilelang.sim.kinds import KINDS
 from tilelang.support.errors import CATALOGUE, UserError, catalogue
 
-__all__ = ["describe_error", "errors_page", "known_codes"]
+__all__ = ["describe_error", "errors_page", "known_codes", "nearest_code", "template_text"]
 
 _ROOMS = {
     "1": "Language",
@@ -53,13 +54,29 @@ def describe_error(code: str) -> str | None:
     entry = CATALOGUE.get(code)
     if entry is None:
         return None
-    lines = [f"{code}: {entry.message}"]
+    lines = [f"{code}: {template_text(entry.message)}"]
     reason = inspect.cleandoc(entry.__doc__) if entry.__doc__ and entry.__doc__ != UserError.__doc__ else ""
     if reason:
         lines += ["", reason]
     if entry.help:
-        lines += ["", f"help: {entry.help}"]
+        lines += ["", f"help: {template_text(entry.help)}"]
     return "\n".join(lines)
+
+
+def nearest_code(code: str) -> str:
+    """What was meant by a code that does not exist: the known ones that are most like it, or where all of them are."""
+    names = {c.lower(): c for c in known_codes()}
+    near = [n for n in names if code and n.startswith(code.lower())] or difflib.get_close_matches(
+        code.lower(), names, 3
+    )
+    if near:
+        return f"did you mean {' or '.join(names[n] for n in near[:3])}?"
+    return "codes are TL and four digits, kinds of reports are words as race-wr; docs/errors.md has all of them"
+
+
+def template_text(text: str) -> str:
+    """A template for people: `{n:#stride}` as `{n} strides`."""
+    return re.sub(r"\{(\w+):#(\w+)\}", r"{\1} \2s", text)
 
 
 def errors_page() -> str:
@@ -76,9 +93,9 @@ def errors_page() -> str:
         if digit != room:
             room = digit
             lines += ["", f"## {_ROOMS.get(digit, 'Other')}"]
-        lines += ["", f"### {entry.code}", "", entry.message]
+        lines += ["", f"### {entry.code}", "", template_text(entry.message)]
         if entry.help:
-            lines += ["", f"Help: {entry.help}"]
+            lines += ["", f"Help: {template_text(entry.help)}"]
     lines += ["", "## Reports of the simulator", "", "By kind, as `tilelang check` and the target sim print them."]
     for name, kind in KINDS.items():
         lines += ["", f"### {name}", "", kind.meaning, "", f"Help: {kind.help}"]

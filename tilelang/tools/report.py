@@ -23,6 +23,7 @@ from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.walk import loads_in
 from tilelang.layout import loads
 from tilelang.support.diagnostics import SourceSpan
+from tilelang.support.words import counted
 from tilelang.target.arch import arch_of
 from tilelang.target.operands import WARP
 
@@ -49,7 +50,7 @@ class BufferFact:
         found = loads(self.layout)
         if "thread" in found.axes:
             copies = f", in {found.replication} replicas" if found.replication > 1 else ""
-            return f"{found.span('reg')} elements in each of {found.span('thread')} threads{copies}"
+            return f"{_spread(found)}{copies}"
         swizzle = getattr(found, "swizzle", None)
         if swizzle is None:
             return "not swizzled"
@@ -125,10 +126,9 @@ class Report:
         lines.append("pipelines" if self.pipelines else "pipelines: none")
         for p in self.pipelines:
             lines.append(f"  line {p.line:<4d} num_stages = {p.stages}")
-        for name, count in self.versions:
-            lines.append(
-                f"  shared memory holds {count} tiles of {name}: {count - 1} are loaded ahead of the one in use"
-            )
+        for name, tiles in self.versions:
+            ahead = f"{tiles - 1} {'is' if tiles == 2 else 'are'} loaded ahead of the one in use"
+            lines.append(f"  shared memory holds {counted(tiles, 'tile')} of {name}: {ahead}")
         if self.roles:
             lines.append(f"  roles: {', '.join(self.roles)}")
         if self.notes:
@@ -239,14 +239,19 @@ def _loops(func: Any, layouts: dict[str, str], widths: dict[int, int], copies: s
         if type(stmt).__name__ == "For" and PARALLEL in stmt.annotations and LAYOUT in stmt.annotations:
             found = loads(str(stmt.annotations[LAYOUT]))
             shape = "x".join(map(str, found.shape))
-            spread = f"{found.span('reg')} elements in each of {found.span('thread')} threads"
+            spread = _spread(found)
             if line in widths:
-                spread += f", accesses of {widths[line]} bytes"
+                spread += f", accesses of {counted(widths[line], 'byte')}"
             yield LoopFact(line, f"{'copy' if line in copies else 'T.Parallel'} {shape}", spread)
         op = TileOp.from_stmt(stmt)
         if op is not None and op.name == "reduce":
             what = f"reduce_{op.attrs['kind']} {_region(op['src'])} -> {_region(op['dst'])}"
             yield LoopFact(line, what, _reduction(layouts.get(op["src"].source.name, ""), int(op.attrs["dim"])))
+
+
+def _spread(found: Any) -> str:
+    """How a fragment or a loop lies in the threads."""
+    return f"{counted(found.span('reg'), 'element')} in each of {counted(found.span('thread'), 'thread')}"
 
 
 def _reduction(layout: str, dim: int) -> str:
@@ -257,9 +262,9 @@ def _reduction(layout: str, dim: int) -> str:
     row = found.arrays["thread"][tuple(slice(None) if d == dim else 0 for d in range(len(found.shape)))]
     threads = {int(t) for t in row[..., 0]}
     warps = {t // WARP for t in threads}
-    parts = [f"{-(-found.shape[dim] // len(threads))} elements in a thread"]
+    parts = [f"{counted(-(-found.shape[dim] // len(threads)), 'element')} in a thread"]
     if len(threads) > len(warps):
-        parts.append(f"{len(threads) // len(warps)} lanes by shuffles")
+        parts.append(f"{counted(len(threads) // len(warps), 'lane')} by shuffles")
     if len(warps) > 1:
         parts.append(f"{len(warps)} warps through shared memory")
     return ", then ".join(parts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilelang.support.words import counted
+
 __all__ = ["describe_resources"]
 
 
@@ -14,7 +16,8 @@ def describe_resources(cubin: Any) -> str:
     for name, usage in cubin.kernels.items():
         spills = usage.spill_stores + usage.spill_loads
         lines.append(
-            f"  {name}: {usage.registers} registers a thread, {spills} bytes spilled, {usage.barriers} barriers"
+            f"  {name}: {usage.registers} registers a thread, {counted(spills, 'byte')} spilled, "
+            f"{counted(usage.barriers, 'barrier')}"
         )
     lines += [note.render() for note in cubin.notes]
     return "\n".join(lines)
