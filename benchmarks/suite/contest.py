@@ -19,26 +19,33 @@ import torch
 
 from .protocol import Call, Clock, Flushed, Timed, is_lost, sustained_ms
 from .record import Row, is_peer
+from .second_process import Program, SecondProcess
 
 __all__ = ["Case", "Machine", "Prepare", "Setup", "contest", "relative_error"]
 
 MIN_ROUNDS, MAX_ROUNDS = 3, 9
+PUBLIC = "public tilelang"
 
 Prepare = Callable[[], "Call | Sequence[Call]"]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where families run. `small`: sizes for a trial without a GPU."""
+    """Where families run. `small`: sizes for a trial without a GPU. `peer`: the process of a compiler with our name."""
 
     device: str
     small: bool
+    peer: SecondProcess | None = None
 
     def pick(self, sizes: Sequence[Any], small: Sequence[Any]) -> Sequence[Any]:
         return small if self.small else sizes
 
     def randn(self, *shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
         return torch.randn(*shape, device=self.device).to(dtype)
+
+    def public(self, file: str, factory: str, arguments: dict[str, Any], *inputs: torch.Tensor) -> dict[str, Program]:
+        """The contestant of public_programs/FILE.py, where there is a process for it, else none."""
+        return {PUBLIC: Program(self.peer, file, factory, arguments, inputs)} if self.peer is not None else {}
 
 
 @dataclass
@@ -47,7 +54,7 @@ class Setup:
     the relative error, `limits` that of single contestants. `unchecked` are ceilings: they compute nothing."""
 
     want: Any
-    calls: dict[str, Prepare]
+    calls: dict[str, Prepare | Program]
     limit: float = 1e-2
     limits: dict[str, float] = field(default_factory=dict)
     unchecked: dict[str, Prepare] = field(default_factory=dict)
@@ -115,6 +122,8 @@ def contest(
     if protocol == "both" and len(ready) > 1:
         row.sustained = _sustained(ready, mark)
     mark("")
+    for timed in ready.values():
+        timed.close()
     ready.clear()
     del setup
     gc.collect()
@@ -128,21 +137,28 @@ def _ready(setup: Setup, row: Row, mark: Callable[[str], None]) -> Iterator[tupl
         if label in row.failed:
             continue
         mark(label)
+        limit = setup.limits.get(label, setup.limit)
         try:
-            calls = prepare()
-            timed = setup.clock.start(list(calls) if isinstance(calls, Sequence) else [calls])
-            if label in setup.calls and setup.want is not None:
+            if isinstance(prepare, Program):
+                timed = prepare.start(setup.clock, setup.want, limit, lambda label=label: mark(label))
+            else:
+                calls = prepare()
+                timed = setup.clock.start(list(calls) if isinstance(calls, Sequence) else [calls])
+            if timed.error is not None:
+                row.error[label] = timed.error
+            elif label in setup.calls and setup.want is not None:
                 row.error[label] = relative_error(timed.outputs, setup.want)
             timed.outputs = None
         except Exception as failure:  # a peer that cannot run this shape must not end the run
             _record(failure, label, row)
             continue
-        limit = setup.limits.get(label, setup.limit)
         if label in row.error and not row.error[label] < limit:  # `not <` also catches NaN
             row.failed[label] = f"relative error {row.error[label]:.2e}, limit {limit:.1e}"
             continue
         if timed.uncaptured:
             row.uncaptured[label] = timed.uncaptured
+        if timed.note:
+            row.note[label] = timed.note
         yield label, timed
 
 

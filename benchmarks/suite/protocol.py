@@ -37,13 +37,18 @@ _flush: dict[str, torch.Tensor] = {}
 @dataclass
 class Timed:
     """A contestant that is ready: `outputs` of its first call, `sample()` gives milliseconds a call, `replay()` runs
-    `count` calls without timing them."""
+    `count` calls without timing them. One of another process gives its `error` instead of outputs, its time under load
+    by `sustained(seconds)` instead of replays, and is told that its turns are over by `close()`."""
 
     outputs: Any
     sample: Callable[[], float]
     replay: Callable[[], Any]
     count: int = 1
     uncaptured: str = ""
+    note: str = ""  # what a reader of the result should know of it
+    error: float | None = None
+    sustained: Callable[[float], float] | None = None
+    close: Callable[[], Any] = lambda: None
 
 
 class Clock(Protocol):
@@ -85,7 +90,7 @@ class HostTime:
     """Host milliseconds a call: bursts of calls that the device keeps up with, waited for outside the time."""
 
     def __init__(self, calls_a_burst: int = 200, bursts: int = 5) -> None:
-        self.calls, self.bursts = calls_a_burst, bursts
+        self.calls_a_burst, self.bursts = calls_a_burst, bursts
 
     def start(self, calls: Sequence[Call]) -> Timed:
         call = calls[0]
@@ -96,9 +101,9 @@ class HostTime:
             for _ in range(self.bursts):
                 _wait()
                 start = time.perf_counter()
-                for _ in range(self.calls):
+                for _ in range(self.calls_a_burst):
                     call()
-                found.append((time.perf_counter() - start) / self.calls * 1e3)
+                found.append((time.perf_counter() - start) / self.calls_a_burst * 1e3)
                 _wait()
             return statistics.median(found)
 
@@ -114,6 +119,8 @@ class SelfTimed:
 
 def sustained_ms(timed: Timed, seconds: float = SUSTAINED_S) -> float:
     """Milliseconds a call under load: the second half of `seconds` of calls."""
+    if timed.sustained is not None:
+        return timed.sustained(seconds)
     timed.replay()
     estimate = max(_between(timed.replay, 1), 1e-3)
     half = max(1, int(seconds * 500 / estimate))

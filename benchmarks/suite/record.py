@@ -31,7 +31,7 @@ class Row:
 
     `work` is floating-point operations and `moved` bytes of a call, 0 where they say nothing. `x` is the shape's place
     on the axis named `axis`; rows of one `series` make a line of a plot. `sustained` is time under load over that of
-    the first peer before and after; `uncaptured` says why a contestant did not run from a CUDA graph.
+    the first peer before and after; `uncaptured` says why a contestant did not run from a CUDA graph, `note` which choice of several ran.
     """
 
     group: str
@@ -46,6 +46,7 @@ class Row:
     error: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     uncaptured: dict[str, str] = field(default_factory=dict)
+    note: dict[str, str] = field(default_factory=dict)
     rounds: int = 0
 
 
