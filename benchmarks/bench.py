@@ -6,6 +6,11 @@ call is timed stands in suite/protocol.py. Ratios inside one row hold; numbers o
 
     python benchmarks/bench.py --commit $(git rev-parse --short HEAD) [--only gemm attention] [--protocol both]
     python benchmarks/bench.py --trial [--only norm]    # no GPU: small sizes on the CPU, correctness alone
+    python benchmarks/bench.py --peer FOLDER ...        # public TileLang too, installed in FOLDER by pip --target
+
+Public TileLang has our package's name, so it runs in a second process (suite/second_process.py), on programs in the
+common language (suite/public_programs/), each with the fastest of a few tiles; allow its compilations some more
+--seconds. Without a folder, which PUBLIC_TILELANG may name as well, it is left out.
 
 Writes RESULTS/<card>-<date>.json: the card, driver, versions and commit, and every number. A later run of the same
 commit adds its families to the file. `compare.py` compares two files, `plot.py` draws one.
@@ -14,6 +19,7 @@ commit adds its families to the file. `compare.py` compares two files, `plot.py`
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,10 +29,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from suite import runner
-from suite.contest import MAX_ROUNDS, Machine
+from suite.contest import MAX_ROUNDS, PUBLIC, Machine
 from suite.examples import ROOT
 from suite.families import FAMILIES
 from suite.record import facts, is_ours, load, merge, save, show
+from suite.second_process import VARIABLE, SecondProcess, why_absent
 
 
 def main() -> int:
@@ -41,24 +48,29 @@ def main() -> int:
     parser.add_argument(
         "--output", type=Path, default=ROOT / "benchmarks" / "results", help="folder of the result file"
     )
+    parser.add_argument("--peer", default=os.environ.get(VARIABLE, ""), help="folder that holds public TileLang")
     parser.add_argument("--child", nargs=2, metavar=("FAMILY", "FILE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     _prepare_torch()
     if args.list:
         print("\n".join(f"{name:20s} {make.__doc__.splitlines()[0]}" for name, make in FAMILIES.items()))
         return 0
+    absent = why_absent(args.peer)
+    peer = None if absent else SecondProcess(Path(args.peer))
+    if absent and not args.child:
+        print(f"{PUBLIC} is left out: {absent}")
     if args.trial:
-        return _trial(args.only)
+        return _trial(args.only, peer)
     if not torch.cuda.is_available():
         print("no CUDA device: nothing to measure (--trial needs none)")
         return 1
     if args.child:
         family, path = args.child
         torch.cuda.set_stream(torch.cuda.Stream())  # what is captured must not touch the default stream
-        cases = FAMILIES[family](Machine("cuda", False))
+        cases = FAMILIES[family](Machine("cuda", False, peer))
         runner.run_cases(family, cases, Path(path), args.rounds, args.protocol)
         return 0
-    return _measure(args)
+    return _measure(args, peer)
 
 
 def _prepare_torch() -> None:
@@ -67,12 +79,15 @@ def _prepare_torch() -> None:
     torch.set_float32_matmul_precision("highest")
 
 
-def _measure(args: argparse.Namespace) -> int:
+def _measure(args: argparse.Namespace, peer: SecondProcess | None) -> int:
     record: dict[str, Any] = {"facts": facts(args.commit, ROOT), "protocol": args.protocol, "groups": []}
+    if peer is not None:
+        record[PUBLIC] = peer.version()
     record |= {"rows": [], "left_out": {}, "ended": {}}
     path = args.output / f"{record['facts']['card'].replace(' ', '-')}-{record['facts']['date']}.json"
     old = load(path) if path.exists() else None
     command = [str(Path(__file__).resolve()), "--rounds", str(args.rounds), "--protocol", args.protocol]
+    command += ["--peer", args.peer] if peer is not None else []
     for family in args.only:
         print(f"== {family}", flush=True)
         outcome = runner.run_family(command, family, args.seconds)
@@ -90,11 +105,11 @@ def _measure(args: argparse.Namespace) -> int:
     return int(lost > 0 or bool(record["ended"]))
 
 
-def _trial(families: list[str]) -> int:
+def _trial(families: list[str], peer: SecondProcess | None) -> int:
     lost = 0
     for family in families:
         print(f"== {family}", flush=True)
-        for row in runner.trial(family, FAMILIES[family](Machine("cpu", True))):
+        for row in runner.trial(family, FAMILIES[family](Machine("cpu", True, peer))):
             show(row)
             lost += any(is_ours(label) for label in row.failed)
     return int(lost > 0)

@@ -21,12 +21,12 @@ from .protocol import Call, Clock, Flushed, Timed, is_lost, sustained_ms
 from .record import Row, is_peer
 from .second_process import Program, SecondProcess
 
-__all__ = ["Case", "Machine", "Prepare", "Setup", "contest", "relative_error"]
+__all__ = ["PUBLIC", "Case", "Machine", "Prepare", "Setup", "contest", "relative_error"]
 
 MIN_ROUNDS, MAX_ROUNDS = 3, 9
 PUBLIC = "public tilelang"
 
-Prepare = Callable[[], "Call | Sequence[Call]"]
+Prepare = Callable[[], "Call | Sequence[Call]"] | Program
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,19 @@ class Machine:
     def randn(self, *shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
         return torch.randn(*shape, device=self.device).to(dtype)
 
-    def public(self, file: str, factory: str, arguments: dict[str, Any], *inputs: torch.Tensor) -> dict[str, Program]:
-        """The contestant of public_programs/FILE.py, where there is a process for it, else none."""
-        return {PUBLIC: Program(self.peer, file, factory, arguments, inputs)} if self.peer is not None else {}
+    def public(
+        self,
+        file: str,
+        factory: str,
+        arguments: dict[str, Any],
+        *inputs: torch.Tensor,
+        choices: list[dict[str, Any]] | None = None,
+        label: str = PUBLIC,
+    ) -> dict[str, Prepare]:
+        """The contestant of public_programs/FILE.py where there is a process for it, else none."""
+        if self.peer is None:
+            return {}
+        return {label: Program(self.peer, file, factory, arguments, inputs, choices)}
 
 
 @dataclass
@@ -54,7 +64,7 @@ class Setup:
     the relative error, `limits` that of single contestants. `unchecked` are ceilings: they compute nothing."""
 
     want: Any
-    calls: dict[str, Prepare | Program]
+    calls: dict[str, Prepare]
     limit: float = 1e-2
     limits: dict[str, float] = field(default_factory=dict)
     unchecked: dict[str, Prepare] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 """The result file: what was measured on what. Plain JSON, so that old files stay readable.
 
     {"facts": {card, driver, versions, commit, ...}, "rows": [{group, name, ms: {contestant: ms}, ...}],
-     "left_out": {group: [names]}, "ended": {group: text}}
+     "left_out": {group: [names]}, "ended": {group: text}, "public tilelang": its version where it ran}
 
 Rows of one file may come from several runs; numbers compare inside a row only.
 """
@@ -31,7 +31,8 @@ class Row:
 
     `work` is floating-point operations and `moved` bytes of a call, 0 where they say nothing. `x` is the shape's place
     on the axis named `axis`; rows of one `series` make a line of a plot. `sustained` is time under load over that of
-    the first peer before and after; `uncaptured` says why a contestant did not run from a CUDA graph, `note` which choice of several ran.
+    the first peer before and after; `uncaptured` says why a contestant did not run from a CUDA graph, `note` which
+    choice of several ran.
     """
 
     group: str
@@ -116,7 +117,7 @@ def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         return new
     groups = set(new["groups"])
     rows = [row for row in old["rows"] if row["group"] not in groups]
-    out = {**new, "rows": [*rows, *new["rows"]], "groups": sorted(groups | set(old.get("groups", [])))}
+    out = {**old, **new, "rows": [*rows, *new["rows"]], "groups": sorted(groups | set(old.get("groups", [])))}
     for key in ("left_out", "ended"):
         out[key] = {**{g: v for g, v in old.get(key, {}).items() if g not in groups}, **new[key]}
     return out

@@ -2,8 +2,8 @@
 """A contestant that lives in a second Python process: a compiler whose package has our package's name.
 
 It gets the inputs and the reference through shared memory, checks its programs itself (serve.py) and then takes its
-turns through a pipe: while one process runs, the other waits. Its programs are those of public_programs/, written in the
-language that both compilers read.
+turns through a pipe: while one process runs, the other waits. Its programs are those of public_programs/, written in
+the language that both compilers read.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SecondProcess:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TILELANG_", "TL_", "TVM_"))}
         return {**kept, "PYTHONPATH": str(self.folder)}
 
-    def ask(self, do: str, seconds: float, alive: Callable[[], None] = lambda: None, **request: Any) -> dict[str, Any]:
+    def ask(self, do: str, within_s: float, alive: Callable[[], None] = lambda: None, **request: Any) -> dict[str, Any]:
         """The answer to a request. `alive` is called every second of waiting. Raises RuntimeError with the failure's
         text; a process that died or does not answer in time is gone then."""
         if self._process is None or self._process.poll() is not None:
@@ -71,13 +71,13 @@ class SecondProcess:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # _answer says how it ended
-        return self._answer(seconds, alive)
+        return self._answer(within_s, alive)
 
-    def drop(self) -> None:
-        """Ends the turns of what was set up; its tensors go."""
+    def drop(self, key: int) -> None:
+        """Ends the turns of a program; its tensors go."""
         if self._process is not None:
             try:
-                self.ask("drop", SAMPLE_S)
+                self.ask("drop", SAMPLE_S, key=key)
             except RuntimeError:  # without a process they are gone as well
                 self.close()
 
@@ -101,16 +101,16 @@ class SecondProcess:
         )
         self._answer(START_S, alive)
 
-    def _answer(self, seconds: float, alive: Callable[[], None]) -> dict[str, Any]:
+    def _answer(self, within_s: float, alive: Callable[[], None]) -> dict[str, Any]:
         assert self._process is not None and self._process.stdout is not None
-        end = time.monotonic() + seconds
+        end = time.monotonic() + within_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not selector.select(ALIVE_S):
                 alive()
                 if time.monotonic() > end:
                     self.close()
-                    raise RuntimeError(f"no answer after {seconds:.0f} s")
+                    raise RuntimeError(f"no answer after {within_s:.0f} s")
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
@@ -161,15 +161,16 @@ class Program:
                 limit=limit,
                 clock={"kind": type(clock).__name__, **vars(clock)},
             )
+        key = answer["key"]
         return Timed(
             outputs=None,
-            sample=lambda: self.process.ask("sample", SAMPLE_S)["ms"],
+            sample=lambda: self.process.ask("sample", SAMPLE_S, key=key)["ms"],
             replay=_elsewhere,
             uncaptured=answer["uncaptured"],
             note=answer["note"],
             error=answer["error"],
-            sustained=lambda seconds: self.process.ask("sustained", SAMPLE_S, seconds=seconds)["ms"],
-            close=self.process.drop,
+            sustained=lambda seconds: self.process.ask("sustained", SAMPLE_S, key=key, seconds=seconds)["ms"],
+            close=lambda: self.process.drop(key),
         )
 
 

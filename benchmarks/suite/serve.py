@@ -6,10 +6,11 @@
 FOLDER holds the package `tilelang` to be used, and comes before everything else on the path. Requests and answers are
 lines of JSON on standard input and output; the first answer says that the package is imported.
 
-    {"do": "set_up", "file", "factory", "arguments", "choices", "inputs", "want", "limit", "clock"} -> {"error", "note", "uncaptured"}
-    {"do": "sample"}                 -> {"ms"}
-    {"do": "sustained", "seconds"}   -> {"ms"}
-    {"do": "drop"}                   -> {}
+    {"do": "set_up", "file", "factory", "arguments", "choices", "inputs", "want", "limit", "clock"}
+                                           -> {"key", "error", "note", "uncaptured"}
+    {"do": "sample", "key"}                -> {"ms"}
+    {"do": "sustained", "key", "seconds"}  -> {"ms"}
+    {"do": "drop", "key"}                  -> {}
 
 Where a request fails, the answer is {"failure": text}. Nothing runs between a request's answer and the next request.
 """
@@ -40,10 +41,11 @@ MAX_TEXT = 1500  # of a failure
 
 
 class Programs:
-    """The request's meanings. At most one program is set up at a time."""
+    """What the requests do. `key` is the number of a program that is set up."""
 
     def __init__(self) -> None:
-        self.timed: protocol.Timed | None = None
+        self.ready: dict[int, protocol.Timed] = {}
+        self.count = 0
 
     def set_up(
         self,
@@ -60,20 +62,18 @@ class Programs:
 
         Raises RuntimeError where none is right.
         """
-        self.drop()
         module = _module(Path(file))
-        if choices is None:
-            choices = getattr(module, f"choices_{factory}")(**arguments)
-        kernels, rejected = _compiled(getattr(module, factory), arguments, choices)
+        several = choices or getattr(module, f"choices_{factory}")(**arguments)
+        kernels, rejected = _compiled(getattr(module, factory), arguments, several)
         tensors, wanted = [read(tensor) for tensor in inputs], _read_all(want)
         made = getattr(protocol, clock.pop("kind"))(**clock)
-        best: tuple[float, dict[str, Any], float] | None = None
+        best: tuple[float, dict[str, Any], protocol.Timed] | None = None
         for choice, kernel in kernels:
             try:
                 timed = made.start([_call(kernel, tensors)])
-                error = relative_error(timed.outputs, wanted)
-                if not error < limit:
-                    raise ArithmeticError(f"relative error {error:.2e}, limit {limit:.1e}")
+                timed.error = relative_error(timed.outputs, wanted)
+                if not timed.error < limit:
+                    raise ArithmeticError(f"relative error {timed.error:.2e}, limit {limit:.1e}")
                 timed.outputs = None
                 ms = min(timed.sample() for _ in range(PROBES)) if len(kernels) > 1 else 0.0
             except Exception as failure:
@@ -82,23 +82,23 @@ class Programs:
                 rejected[_shown(choice)] = _text(failure)
                 continue
             if best is None or ms < best[0]:
-                best, self.timed = (ms, choice, error), timed
-        if best is None or self.timed is None:
+                best = (ms, choice, timed)
+        if best is None:
             raise RuntimeError("; ".join(f"{choice}: {why}" for choice, why in rejected.items()))
-        _, choice, error = best
+        _, choice, timed = best
+        self.count += 1
+        self.ready[self.count] = timed
         note = "; ".join([_shown(choice), *(f"not {key}: {why}" for key, why in rejected.items())])
-        return {"error": error, "note": note, "uncaptured": self.timed.uncaptured}
+        return {"key": self.count, "error": timed.error, "note": note, "uncaptured": timed.uncaptured}
 
-    def sample(self) -> dict[str, Any]:
-        assert self.timed is not None
-        return {"ms": self.timed.sample()}
+    def sample(self, key: int) -> dict[str, Any]:
+        return {"ms": self.ready[key].sample()}
 
-    def sustained(self, seconds: float) -> dict[str, Any]:
-        assert self.timed is not None
-        return {"ms": protocol.sustained_ms(self.timed, seconds)}
+    def sustained(self, key: int, seconds: float) -> dict[str, Any]:
+        return {"ms": protocol.sustained_ms(self.ready[key], seconds)}
 
-    def drop(self) -> dict[str, Any]:
-        self.timed = None
+    def drop(self, key: int) -> dict[str, Any]:
+        del self.ready[key]
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

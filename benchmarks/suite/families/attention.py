@@ -64,6 +64,9 @@ def _forward_case(
         calls["fa3 bf16"] = lambda: flash3(q, k, v, causal)
         calls["flash"] = lambda: sdpa("FLASH_ATTENTION", q, k, v, causal)
         calls["triton"] = lambda: _triton(q, k, v, causal)
+        arguments = {"batch": batch, "heads": heads, "length": length, "dim": dim, "causal": causal}
+        arguments["dtype"] = str(dtype).removeprefix("torch.")
+        calls |= machine.public("attention", "attention", arguments, q, k, v)
         limit = LIMIT if dtype == torch.float16 else BF16_LIMIT
         return Setup(by_heads(q, k, v, causal), calls, limit, {"fa3 bf16": BF16_LIMIT})
 
@@ -276,6 +279,8 @@ def _decode_case(machine: Machine, batch: int, keys: int) -> Case:
             "fa3 bf16": their,
             "flash": lambda: torch_by("FLASH_ATTENTION"),
         }
+        arguments = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "keys": keys, "dim": dim, "dtype": "float16"}
+        calls |= machine.public("gqa_decode", "gqa_decode", arguments, q, k, v)
         want = torch.stack([_one_query(q[b], k[b], v[b]) for b in range(batch)])
         return Setup(want, calls, DECODE_LIMIT, {"fa3 bf16": BF16_LIMIT})
 

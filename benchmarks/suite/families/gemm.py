@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..contest import Case, Machine, Prepare, Setup
+from ..contest import PUBLIC, Case, Machine, Prepare, Setup
 from ..examples import example
 from ..protocol import Rotating
 
@@ -61,6 +61,8 @@ def _case(machine: Machine, size: tuple[int, int, int], transposed: bool, dtype:
             "cublas": lambda: lambda: a @ logical,
             "triton": lambda: _triton(a, b, transposed, block_k=64),
         }
+        arguments = {"M": m, "N": n, "K": k, "dtype": dtype, "transpose_B": transposed, "out_dtype": dtype}
+        calls |= machine.public("gemm", "matmul", arguments, a, b)
         return Setup(a.float() @ logical.float(), calls, LIMIT)
 
     name = f"gemm {'bf16' if dtype == 'bfloat16' else 'f16'} {m}x{n}x{k} {'NT' if transposed else 'NN'}"
@@ -144,6 +146,9 @@ def _float8_case(machine: Machine, m: int, n: int, k: int) -> Case:
             "cublas": lambda: cublas(False),
             "triton": lambda: _triton(a, b, True, block_k=128, out=torch.bfloat16),
         }
+        arguments = {"M": m, "N": n, "K": k, "dtype": "float8_e4m3fn", "out_dtype": "bfloat16"}
+        calls |= machine.public("gemm", "matmul", {**arguments, "transpose_B": True}, a, b)
+        calls |= machine.public("gemm", "matmul_two_levels", arguments, a, b, label=f"{PUBLIC} two levels")
         return Setup(a.float() @ b.float().T, calls, FLOAT8_LIMIT)
 
     return Case(f"gemm e4m3 {m}x{n}x{k}", setup, 2.0 * m * n * k, m * k + n * k + 2.0 * m * n)

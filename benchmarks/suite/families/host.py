@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,21 @@ import torch
 import tilelang
 import tilelang.language as T
 
-from ..contest import Case, Machine, Prepare, Setup
+from ..contest import PUBLIC, Case, Machine, Prepare, Setup
 from ..examples import EXAMPLES, ROOT, example
 from ..protocol import HostTime, SelfTimed
+from ..second_process import PROGRAMS
 
 __all__ = ["cold_compile", "launch"]
 
 MANY = 20  # tensor arguments
 SIZE = 1024  # elements: the device is done before the host comes with the next call
+
+# What the programs of the second process are given: the problem, and tiles as ours have them.
+_GEMM = {"dtype": "bfloat16", "transpose_B": True, "out_dtype": "bfloat16"}
+_GEMM_TILE = {"block_M": 128, "block_N": 128, "block_K": 64, "num_stages": 4, "threads": 256, "panel": 10}
+_ATTENTION = {"batch": 1, "heads": 12, "dim": 64, "causal": True, "dtype": "float16"}
+_ATTENTION_TILE = {"block_M": 128, "block_N": 128, "num_stages": 2, "threads": 256}
 
 
 @tilelang.jit
@@ -85,6 +93,9 @@ def _three(machine: Machine) -> Setup:
         "triton": lambda: _triton("add_into", a, b, out),
         "torch add(out=)": lambda: lambda: torch.add(a, b, out=out),
     }
+    arguments, tile = {"M": 1, "N": SIZE, "dtype": "float32"}, {"block_M": 1, "block_N": 256, "threads": 128}
+    calls |= machine.public("elementwise", "add_into", arguments, a, b, out, choices=[tile])
+    calls |= machine.public("elementwise", "add", arguments, a, b, choices=[tile], label=f"{PUBLIC}, output made")
     return Setup(a + b, calls, 1e-6, clock=HostTime())
 
 
@@ -102,6 +113,7 @@ def _many(machine: Machine) -> Setup:
         return call
 
     calls: dict[str, Prepare] = {"tilelang": ours, "triton": lambda: _triton("sum_many", inputs, out)}
+    calls |= machine.public("elementwise", "gather_sums", {"N": SIZE}, *inputs, out, choices=[{"threads": 128}])
     return Setup(torch.stack(inputs).sum(0), calls, 1e-5, clock=HostTime())
 
 
@@ -117,6 +129,8 @@ def _maps(machine: Machine) -> Setup:
         "triton, output made": lambda: _triton("matmul", a, b, True, 64, a.dtype, 1),
         "torch matmul": lambda: lambda: a @ b.T,
     }
+    arguments = {"M": 128, "N": 256, "K": 128, **_GEMM}
+    calls |= machine.public("gemm", "matmul", arguments, a, b, choices=[_GEMM_TILE], label=f"{PUBLIC}, output made")
     return Setup(a.float() @ b.float().T, calls, 4e-3, clock=HostTime())
 
 
@@ -146,6 +160,10 @@ _KERNELS = {
     "gemm": ("example_gemm", "matmul", "({n}, {n}, {n})"),
     "attention": ("example_mha_fwd_bhsd", "flashattn", "(1, 12, {n}, {n}, 64, True)"),
 }
+_PUBLIC_CALLS = {
+    "gemm": ("gemm", "matmul", lambda n: {"M": n, "N": n, "K": n, **_GEMM, **_GEMM_TILE}),
+    "attention": ("attention", "attention", lambda n: {"length": n, **_ATTENTION, **_ATTENTION_TILE}),
+}
 _TRITON_CALLS = {
     "gemm": "a = torch.randn({n}, {n}, device='cuda').bfloat16()\ntriton_peers.matmul(a, a, True, 64, a.dtype)()",
     "attention": "q = torch.randn(1, 12, {n}, 64, device='cuda').half()\ntriton_peers.attention(q, q, q, True)()",
@@ -156,13 +174,15 @@ def cold_compile(machine: Machine) -> list[Case]:
     """Milliseconds until a kernel of a new process can run: nothing cached, and from its disk cache."""
     n = 256 if machine.small else 2048
     return [
-        Case(f"{'cached' if warm else 'cold'} {kind}", lambda kind=kind, warm=warm: _compilation(kind, n, warm))
+        Case(
+            f"{'cached' if warm else 'cold'} {kind}", lambda kind=kind, warm=warm: _compilation(machine, kind, n, warm)
+        )
         for kind in _KERNELS
         for warm in (False, True)
     ]
 
 
-def _compilation(kind: str, n: int, warm: bool) -> Setup:
+def _compilation(machine: Machine, kind: str, n: int, warm: bool) -> Setup:
     module, factory, arguments = _KERNELS[kind]
     ours = _FIRST_CALL.format(
         paths=[str(ROOT), *(str(EXAMPLES / folder) for folder in ("gemm", "flash_attention"))],
@@ -175,14 +195,23 @@ def _compilation(kind: str, n: int, warm: bool) -> Setup:
         call=_TRITON_CALLS[kind].format(n=n),
     )
     calls: dict[str, Prepare] = {"tilelang": lambda: _process(ours, warm), "triton": lambda: _process(triton, warm)}
+    if machine.peer is not None:
+        file, factory, given = _PUBLIC_CALLS[kind]
+        public = _FIRST_CALL.format(
+            paths=[str(PROGRAMS)],
+            imports=f"import tilelang, tilelang.language\nfrom {file} import {factory}",
+            call=f"{factory}(**{given(n)!r})",
+        )
+        environment = machine.peer.environment()
+        calls[PUBLIC] = lambda: _process(public, warm, environment)
     return Setup(None, calls, clock=SelfTimed(), min_rounds=1)
 
 
-def _process(code: str, warm: bool) -> Any:
+def _process(code: str, warm: bool, environment: Mapping[str, str] = os.environ) -> Any:
     """A call that gives the milliseconds of `code` in a process of its own, `warm` with what an earlier one cached."""
 
     def run(cache: str) -> float:
-        env = {**os.environ, "TILELANG_CACHE_DIR": cache, "TRITON_CACHE_DIR": str(Path(cache) / "triton")}
+        env = {**environment, "TILELANG_CACHE_DIR": cache, "TRITON_CACHE_DIR": str(Path(cache) / "triton")}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=50)
         if done.returncode:
             raise RuntimeError(done.stderr[-300:])

@@ -83,6 +83,7 @@ def _norm(machine: Machine, m: int, n: int, kind: str, dtype: str) -> Case:
         }
         if (m, n) == COMPILED_AT:
             calls["torch compiled"] = lambda: _compiled(by_torch, *given)
+        calls |= machine.public("rows", f"{kind}_norm", {"M": m, "N": n, "eps": 1e-5, "dtype": dtype}, *given)
         want = by_torch(*(v.float() for v in given))
         return _setup(machine, want, calls, 4e-3 if dtype == "bfloat16" else 1e-5, moved, {})
 
@@ -113,6 +114,7 @@ def _softmax(machine: Machine, m: int, n: int) -> Case:
         }
         if (m, n) == COMPILED_AT:
             calls["torch compiled"] = lambda: _compiled(lambda t: t.softmax(dim=1), x)
+        calls |= machine.public("rows", "softmax", {"M": m, "N": n, "dtype": "bfloat16"}, x)
         return _setup(machine, x.float().softmax(dim=1), calls, 4e-3, moved, {})
 
     return Case(f"softmax bf16 {m}x{n}", setup, 0.0, moved, "columns", n, "softmax bf16")
@@ -145,6 +147,7 @@ def _add(machine: Machine, m: int, n: int, dtype: str) -> Case:
             "triton": lambda: _triton("add", a, b),
             "torch": lambda: lambda: a + b,
         }
+        calls |= machine.public("elementwise", "add", {"M": m, "N": n, "dtype": dtype}, a, b)
         return _setup(machine, a.float() + b.float(), calls, 1e-3, moved, {})
 
     return Case(f"add {_short(dtype)} {m}x{n}", setup, 0.0, moved)

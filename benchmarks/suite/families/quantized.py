@@ -40,6 +40,7 @@ def _case(machine: Machine, m: int, n: int, k: int) -> Case:
             calls["tilelang gemv"] = lambda: ours(module.gemv_w4a16)
         calls["cublas f16"] = lambda: lambda: a @ half.T
         calls["torch int4"] = lambda: _torch_int4(a, packed, scales, zeros)
+        calls |= machine.public("dequant", "matmul_w4a16", {"M": m, "N": n, "K": k, "group": GROUP}, *inputs)
         return Setup(a.double() @ weights.T, calls, LIMIT, {"torch int4": BF16_LIMIT, "cublas f16": BF16_LIMIT})
 
     return Case(f"w4a16 {m}x{n}x{k}", setup, 2.0 * m * n * k, n * k / 2 + 2.0 * m * (n + k), "rows M", m, f"N={n}")
