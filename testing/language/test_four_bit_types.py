@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -11,6 +12,7 @@ from agree import agree
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.cpu.errors import CpuUnsupported
+from tilelang.ir.pair_nibbles import LoneNibble
 from tilelang.transform.errors import SubByteStorage
 from tilelang.transform.pipeline import lower
 
@@ -97,14 +99,168 @@ def test_tensors_of_torch(target):
     np.testing.assert_array_equal(kernel(data).numpy(), want)
 
 
-def test_single_elements_are_not_stored():
+def packed(values, dtype):
+    """Bytes of elements, as torch and ml_dtypes have them."""
+    codes = np.asarray(values).astype(getattr(ml_dtypes, dtype)).view("uint8") & 15
+    return codes[..., 0::2] | codes[..., 1::2] << 4
+
+
+EDGES = [0.0, -0.0, 0.25, -0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 5.01, 7.0, np.inf, -np.inf, np.nan, 0.2501]
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float64", "int32", "float8_e4m3fn"])
+def test_conversions_to_e2m1(source):
+    @T.prim_func
+    def main(A: T.Tensor((16, 64), source), O: T.Tensor((16, 64), "float4_e2m1fn")):
+        with T.Kernel(2, threads=64) as b:
+            for i, j in T.Parallel(8, 64):
+                O[b * 8 + i, j] = T.cast(A[b * 8 + i, j], "float4_e2m1fn")
+
+    dtype = getattr(ml_dtypes, source, None) or np.dtype(source)
+    values = RNG.standard_normal((16, 64)) * 4
+    if source != "int32":
+        values[0, : len(EDGES)] = EDGES
+    with np.errstate(invalid="ignore"):
+        a = values.astype(dtype)
+    o = agree(main, a, np.zeros((16, 32), "uint8"))[1]
+    np.testing.assert_array_equal(o, packed(a, "float4_e2m1fn"))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_conversions_to_integers_wrap(dtype):
+    @T.prim_func
+    def main(A: T.Tensor((16, 64), "int32"), O: T.Tensor((16, 64), dtype)):
+        with T.Kernel(2, threads=64) as b:
+            F = T.alloc_fragment((8, 64), dtype)
+            for i, j in T.Parallel(8, 64):
+                F[i, j] = T.cast(A[b * 8 + i, j], dtype) + T.cast(3, dtype)
+            T.copy(F, O[b * 8, 0])
+
+    a = RNG.integers(-40, 40, (16, 64)).astype("int32")
+    o = agree(main, a, np.zeros((16, 32), "uint8"))[1]
+    np.testing.assert_array_equal(o, packed(a + 3, dtype))
+
+
+def test_copies_convert_and_clip():
+    """Rows behind the end are neither read nor written; fills and shared tiles hold bytes."""
+
+    @T.prim_func
+    def main(A: T.Tensor((20, 48), "float16"), O: T.Tensor((20, 48), "float4_e2m1fn"), n: T.int32):
+        with T.Kernel(T.ceildiv(n, 16), threads=64) as b:
+            S = T.alloc_shared((16, 32), "float4_e2m1fn")
+            F = T.alloc_fragment((16, 32), "float4_e2m1fn")
+            T.clear(S)
+            T.copy(A[b * 16, 0], S)
+            for i, j in T.Parallel(16, 32):
+                F[i, j] = S[15 - i, j]
+            T.copy(F, O[b * 16, 16])
+            T.fill(O[b * 16 : b * 16 + 16, 0:16], 1.5)
+
+    a = (RNG.standard_normal((20, 48)) * 3).astype("float16")
+    o = agree(main, a, np.full((20, 24), 0x77, "uint8"), 20)[1]
+    rows = np.zeros((32, 32), "float16")
+    rows[:20] = a[:, :32]
+    want = np.full((20, 48), 1.5)
+    want[:, 16:] = np.concatenate([rows[15::-1], rows[:15:-1]])[:20]
+    np.testing.assert_array_equal(o, packed(want, "float4_e2m1fn"))
+
+
+def test_stores_that_some_iterations_make_keep_the_other_half():
+    @T.prim_func
+    def main(A: T.Tensor((64, 32), "int32"), O: T.Tensor((64, 32), "int4"), n: T.int32):
+        with T.Kernel(2, threads=128) as b:
+            for i, j in T.Parallel(32, 32):
+                if b * 32 + i < n and A[b * 32 + i, j] > 0:
+                    O[b * 32 + i, j] = T.cast(A[b * 32 + i, j], "int4")
+
+    a = RNG.integers(-8, 8, (64, 32)).astype("int32")
+    before = RNG.integers(0, 256, (64, 16)).astype("uint8")
+    o = agree(main, a, before, 50)[1]
+    want = np.where((a > 0) & (np.arange(64) < 50)[:, None], a, numbers(before, "int4"))
+    np.testing.assert_array_equal(o, packed(want, "int4"))
+
+
+def test_halves_written_one_after_the_other():
+    """Threads of their own bytes, vectors of eight elements, and columns of pairs."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 16), "int32"), O: T.Tensor((64, 16), "uint4"), P: T.Tensor((64, 2), "uint4")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            for k in T.serial(2):
+                for v in T.vectorized(8):
+                    O[tx, k * 8 + v] = T.cast(A[tx, k * 8 + v], "uint4")
+            P[tx, 0] = T.cast(A[tx, 3], "uint4")
+            P[tx, 1] = T.cast(A[tx, 4], "uint4")
+            for i, j in T.Parallel(64, 4):
+                if A[i, j] == 2:
+                    O[i, 4 * j + 1] = T.cast(9, "uint4")
+
+    a = RNG.integers(0, 16, (64, 16)).astype("int32")
+    _, o, p = agree(main, a, np.zeros((64, 8), "uint8"), np.zeros((64, 1), "uint8"))
+    want = a.copy()
+    want[:, 1::4][a[:, :4] == 2] = 9
+    np.testing.assert_array_equal(o, packed(want, "uint4"))
+    np.testing.assert_array_equal(p, packed(a[:, 3:5], "uint4"))
+
+
+def test_columns_of_an_iteration_with_registers_of_its_own():
+    @T.prim_func
+    def main(A: T.Tensor((32, 64), "float32"), O: T.Tensor((64, 32), "float4_e2m1fn")):
+        with T.Kernel(1, threads=64):
+            for i, j in T.Parallel(32, 64):
+                x = T.alloc_local((1,), "float32")
+                x[0] = A[i, j]
+                if x[0] < 0:
+                    x[0] = 6.0
+                O[j, i] = T.cast(x[0], "float4_e2m1fn")
+
+    a = RNG.standard_normal((32, 64)).astype("float32")
+    o = agree(main, a, np.zeros((64, 16), "uint8"))[1]
+    np.testing.assert_array_equal(o, packed(np.where(a < 0, 6, a).T, "float4_e2m1fn"))
+
+
+@pytest.mark.parametrize("index", ["the thread's", "odd", "a block's"])
+def test_halves_of_two_threads_are_refused(index):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "int4")):
+        with T.Kernel(8, threads=32) as b:
+            tx = T.get_thread_binding()
+            if index == "the thread's":
+                A[b, tx] = T.cast(1, "int4")
+            elif index == "odd":
+                for i, j in T.Parallel(8, 32):
+                    A[i, j + 1] = T.cast(i, "int4")
+            else:
+                for i in T.Parallel(64):
+                    A[i, b] = T.cast(i, "int4")
+
+    for compiled in (lambda: lower(main, "sm_90a"), lambda: tilelang.compile(main, target="cpu")):
+        with pytest.raises(LoneNibble, match="A has elements of 4 bits"):
+            compiled()
+
+
+def test_views_of_packed_elements_are_refused():
     @T.prim_func
     def main(A: T.Tensor((8, 32), "int4")):
         with T.Kernel(1, threads=32):
-            for i, j in T.Parallel(8, 32):
-                A[i, j] = T.cast(i, "int4")
+            V = T.view(A, (16, 16))
+            for i, j in T.Parallel(16, 16):
+                V[i, j] = T.cast(i, "int4")
 
     with pytest.raises(SubByteStorage, match="A has 4-bit elements"):
         lower(main, "sm_90a")
     with pytest.raises(CpuUnsupported):
         tilelang.compile(main, target="cpu")
+
+
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_tensors_that_a_kernel_returns(target):
+    @T.prim_func
+    def main(A: T.Tensor((8, 32), "float32"), O: T.Tensor((8, 32), "float4_e2m1fn")):
+        with T.Kernel(1, threads=32):
+            T.copy(A, O)
+
+    a = torch.randn(8, 32) * 3
+    got = tilelang.compile(main, target=target, out_idx=[1])(a)
+    np.testing.assert_array_equal(got.view(torch.uint8).numpy(), packed(a.numpy(), "float4_e2m1fn"))

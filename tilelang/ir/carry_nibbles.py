@@ -6,11 +6,12 @@ After:   A: uint8[N, 32]                     F: int8[64] local.fragment
          for j in T.Parallel(64): F[j] = signed(A[i, j >> 1] >> 4 * (j & 1));               x = F[j] + 1
 
 Element 2 i lies in the low bits of byte i. int4 is carried by int8, uint4 by uint8 and float4_e2m1fn by float16, which
-hold every value exactly. It stands here since all targets start with it.
+hold every value exactly; sums, differences and products wrap or round as four bits do. Stores to memory write whole
+bytes (pair_nibbles.py). It stands here since all targets start with it.
 
 Requires: level 1.
-Does not: carry a tensor or shared tile of which the program stores single elements, takes the address or a view, or
-          gives an odd element to a copy of bytes: such a program stays as it is, and targets refuse it.
+Does not: carry a tensor or shared tile with an odd row, of which the program takes the address or a view, or that
+          another tile op than a copy or fill uses: such a program stays as it is, and targets refuse it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import Any
 
 from tvm import ir, sym, tirx
 
-from tilelang.ir.attrs import GLOBAL, PARALLEL, SHARED_SCOPES
-from tilelang.ir.stmts import const_int, dtype_of
+from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
+from tilelang.ir.pair_nibbles import element_nest, pair_nibbles
+from tilelang.ir.stmts import as_list, as_stmt, const_int, dtype_of, rebuild
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.ir.walk import LOAD, collect, is_buffer, transform, vars_in
 
@@ -29,6 +31,7 @@ __all__ = ["carry_nibbles"]
 
 _CARRIERS = {"int4": "int8", "uint4": "uint8", "float4_e2m1fn": "float16"}
 _BINARY = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max)
+_TIES_DOWN, _TIES_UP = (0.25, 1.25, 2.5, 5.0), (0.75, 1.75, 3.5)  # between neighbours: the one below or above is even
 _SCALE = 16384.0  # 2^14: between the exponent biases of float16 and float4_e2m1fn, 15 and 1
 
 
@@ -41,7 +44,7 @@ def carry_nibbles(func: Any) -> Any:
     if _unfit(func.body, packed):
         return func
     carrier = _Carrier({b: _bytes(b) for b in packed}, {b: _widened(b) for b in buffers - packed})
-    body = transform(func.body, carrier.rules)
+    body = transform(pair_nibbles(_by_element(func.body, packed), carrier.packed), carrier.rules)
     return tirx.PrimFunc([carrier.packed.get(p, p) for p in func.params], body, func.ret_type, func.attrs, func.span)
 
 
@@ -67,12 +70,8 @@ def _widened(buffer: Any) -> Any:
 
 
 def _unfit(body: Any, packed: set[Any]) -> set[Any]:
-    """Buffers in memory with uses other than loads and copies of whole bytes; all of them where a conversion to
-    float4_e2m1fn stands, which is not compiled."""
-    if collect(body, tirx.Cast, lambda c: dtype_of(c) == "float4_e2m1fn"):
-        return packed
+    """Buffers in memory with uses other than loads, stores, copies and fills."""
     bad = {b for b in packed if (const_int(b.ty.shape[-1]) or 0) % 2}
-    bad |= {s.buffer for s in collect(body, tirx.BufferStore)}
     for view in collect(body, tirx.DeclBuffer):
         bad |= set(vars_in(view.data)) | {view.buffer}
     for call in collect(body, ir.Call):
@@ -81,17 +80,27 @@ def _unfit(body: Any, packed: set[Any]) -> set[Any]:
             bad |= {v for a in call.args for v in collect(a, ir.Var) if is_buffer(v)}
     ops = [op for s in collect(body, tirx.Evaluate) if (op := TileOp.from_stmt(s)) is not None]
     for op in ops:
-        sources = {r.source for r in [*op.reads, *op.writes]}
-        if op.name != "copy":
-            bad |= sources
-        elif op["dst"].source in packed and not _moves_bytes(op):
-            bad.add(op["dst"].source)
+        if op.name not in ("copy", "fill"):
+            bad |= {r.source for r in [*op.reads, *op.writes]}
     return bad & packed
+
+
+def _by_element(body: Any, packed: set[Any]) -> Any:
+    """Copies and fills of elements as nests; copies of bytes stay."""
+
+    def expand(stmt: Any) -> Any:
+        op = TileOp.from_stmt(stmt)
+        if op is None or op.name not in ("copy", "fill") or not packed & {r.source for r in [*op.reads, *op.writes]}:
+            return stmt
+        return stmt if op.name == "copy" and _moves_bytes(op) else element_nest(op)
+
+    return as_stmt(rebuild(as_list(body), expand))
 
 
 def _moves_bytes(op: TileOp) -> bool:
     """Does a copy move whole bytes: equal types, from and to even elements."""
-    if dtype_of(op["src"].source) != dtype_of(op["dst"].source) or not _in_memory(op["src"].source):
+    sides = op["src"].source, op["dst"].source
+    if dtype_of(sides[0]) != dtype_of(sides[1]) or not all(map(_in_memory, sides)):
         return False
     even = sym.Analyzer()
     return all(
@@ -131,36 +140,13 @@ class _Carrier:
         op = TileOp.from_stmt(stmt)
         if op is None or op.name != "copy" or op["src"].source not in self.packed:
             return descend(stmt)
-        if op["dst"].source in self.packed:
-            operands = {side: self.byte_region(op[side]) for side in ("src", "dst")}
-            return make_tile_op("copy", operands, op.attrs, op.span)
-        return self.unpacking_nest(op, descend)
+        operands = {side: self.byte_region(op[side]) for side in ("src", "dst")}
+        return make_tile_op("copy", operands, op.attrs, op.span)
 
     def byte_region(self, region: Any) -> Any:
         *outer, last = region.region
         half = ir.Range.from_min_extent(_half(last.min), _half(last.extent))
         return tirx.BufferRegion(self.packed[region.source], [*outer, half])
-
-    def unpacking_nest(self, op: TileOp, descend: Descend) -> Any:
-        """`for i, j in T.Parallel: dst[..] = src[..]`; what lies outside of the source reads as 0."""
-        src, dst = op["src"], op["dst"]
-        extents = [r.extent for r in dst.region if const_int(r.extent) != 1]
-        loops = [tirx.Var("ijklmn"[d % 6], "int32") for d in range(len(extents))]
-        target: Any = self.wide.get(dst.source, dst.source)
-        element = tirx.BufferLoad(src.source, _at(src, loops))
-        inside = [c for i, n in zip(element.indices, src.source.ty.shape, strict=True) for c in (i >= 0, i < n)]
-        value = descend_expr(element, self)
-        zero = tirx.const(0, dtype_of(value))
-        value = tirx.Cast(dtype_of(target), tirx.if_then_else(tirx.all(*inside), value, zero))
-        stmt: Any = tirx.BufferStore(target, value, _at(dst, loops), span=op.span)
-        if dst.source.ty.storage_scope == GLOBAL:
-            room = [c for i, n in zip(_at(dst, loops), dst.source.ty.shape, strict=True) for c in (i >= 0, i < n)]
-            stmt = tirx.IfThenElse(tirx.all(*room), stmt, None, span=op.span)
-        for depth in reversed(range(len(loops))):
-            notes = {PARALLEL: len(loops)} if depth == 0 else {}
-            kind = tirx.ForKind.PARALLEL
-            stmt = tirx.For(loops[depth], 0, extents[depth], kind, stmt, annotations=notes, span=op.span)
-        return stmt
 
     def alloc(self, stmt: Any, descend: Descend) -> Any:
         new = self.packed.get(stmt.buffer, self.wide.get(stmt.buffer))
@@ -196,9 +182,9 @@ class _Carrier:
         value, dtype = descend(node.value), dtype_of(node)
         if dtype not in _CARRIERS:
             return tirx.Cast(dtype, value)
-        if dtype == "float4_e2m1fn":
-            return tirx.Cast("float16", value)  # _unfit has refused conversions to this type
-        return _decoded(tirx.Cast("int32", value) & 15, dtype)
+        if dtype == dtype_of(node.value):
+            return value
+        return _rounded(value, dtype)
 
     def constant(self, node: Any, descend: Descend) -> Any:
         dtype = _CARRIERS.get(dtype_of(node))
@@ -208,17 +194,20 @@ class _Carrier:
         return tirx.Select(descend(node.condition), descend(node.true_value), descend(node.false_value))
 
     def binary(self, node: Any, descend: Descend) -> Any:
-        return type(node)(descend(node.a), descend(node.b))
+        new = type(node)(descend(node.a), descend(node.b))
+        carried = _dtype(node) in _CARRIERS and not isinstance(node, tirx.Min | tirx.Max)
+        return _rounded(new, _dtype(node)) if carried else new
 
     def call(self, call: Any, descend: Descend) -> Any:
+        if getattr(call.op, "name", "") == "tirx.reinterpret" and _CARRIERS.keys() & {
+            _dtype(call),
+            _dtype(call.args[0]),
+        }:
+            code = _encoded(descend(call.args[0]), _dtype(call.args[0]))
+            return _decoded(code, _dtype(call)) if _dtype(call) in _CARRIERS else tirx.Cast(_dtype(call), code)
         if _dtype(call) in _CARRIERS and getattr(call.op, "name", "").endswith("if_then_else"):
             return tirx.if_then_else(*(descend(a) for a in call.args))
         return descend(call)
-
-
-def descend_expr(expr: Any, carrier: _Carrier) -> Any:
-    """An expression rewritten by the carrier."""
-    return transform(expr, carrier.rules)
 
 
 def _dtype(expr: Any) -> str:
@@ -235,7 +224,29 @@ def _decoded(code: Any, dtype: str) -> Any:
     return tirx.reinterpret("float16", tirx.Cast("uint16", bits)) * tirx.const(_SCALE, "float16")
 
 
-def _at(region: Any, loops: list[Any]) -> list[Any]:
-    """Indices of the element of a region at loop variables, one for each extent other than 1."""
-    rest = iter(loops)
-    return [r.min if const_int(r.extent) == 1 else r.min + next(rest) for r in region.region]
+def _encoded(value: Any, dtype: str) -> Any:
+    """The four bits, in an int32, of a number of the carrying type, or of an integer that is as wide."""
+    if dtype != "float4_e2m1fn":
+        return tirx.Cast("int32", value) & 15
+    bits = tirx.Cast("int32", tirx.reinterpret("uint16", value * tirx.const(1 / _SCALE, "float16")))
+    return ((bits >> 9) & 7) | ((bits >> 12) & 8)
+
+
+def _rounded(value: Any, dtype: str) -> Any:
+    """The number of a four-bit type, in the carrying type, that a number becomes: integers wrap, floats go to the
+    nearest, ties to the even one, at most 6; not-a-numbers become a zero of the other sign, as ml_dtypes has it."""
+    if dtype != "float4_e2m1fn":
+        return _decoded(tirx.Cast("int32", value) & 15, dtype)
+    wide = "float64" if dtype_of(value) == "float64" else "float32"
+    value = value if dtype_of(value) == wide else tirx.Cast(wide, value)
+    whole, sign = ("uint64", 63) if wide == "float64" else ("uint32", 31)
+    bits = tirx.reinterpret(whole, value)
+    negative = tirx.Cast("int32", bits >> tirx.const(sign, whole))
+    size = tirx.reinterpret(wide, bits & tirx.const((1 << sign) - 1, whole))
+    steps = [tirx.Cast("int32", size > tirx.const(x, wide)) for x in _TIES_DOWN]
+    steps += [tirx.Cast("int32", size >= tirx.const(x, wide)) for x in _TIES_UP]
+    code = steps[0]
+    for step in steps[1:]:
+        code = code + step
+    sign_bit = (negative ^ tirx.Cast("int32", size != size)) << 3
+    return _decoded(code | sign_bit, dtype)

@@ -93,13 +93,14 @@ def wrap(x: int, dtype: np.dtype) -> Any:
     if dtype.kind == "b":
         return bool(x)
     bits = dtype.itemsize * 8
-    x &= (1 << bits) - 1
+    x = int(x) & ((1 << bits) - 1)
     return x - (1 << bits) if dtype.kind == "i" and x >> (bits - 1) else x
 
 
 def reinterpret(x: Value, source: np.dtype, dtype: np.dtype) -> Value:
     """The same bits as another dtype of the same width."""
-    return np.ascontiguousarray(np.asarray(x, source)).view(dtype)[()]
+    bits = np.asarray(x, source)
+    return (np.ascontiguousarray(bits) if bits.ndim else bits).view(dtype)[()]
 
 
 def register_image(x: Value, dtype: np.dtype) -> Value:

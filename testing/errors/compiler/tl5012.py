@@ -6,9 +6,8 @@ from tilelang.transform.pipeline import lower
 @T.prim_func
 def main(B: T.Tensor((64,), "int4")):
     with T.Kernel(1, threads=128):
-        S = T.alloc_shared((64,), "int4")
-        tx = T.get_thread_binding()
-        S[tx] = B[tx]
+        S = T.alloc_shared((63,), "int4")
+        T.copy(B[0:63], S)
 
 
 lower(main, "sm_90a")
