@@ -13,7 +13,8 @@ import tilelang.language as T
 from tilelang.sim import SimError
 
 
-def test_values_and_buffers_are_printed(capsys):
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_values_and_buffers_are_printed(capfd, target):
     @T.prim_func
     def main(A: T.Tensor((4,), "float32")):
         with T.Kernel(2, threads=32) as b:
@@ -25,12 +26,19 @@ def test_values_and_buffers_are_printed(capsys):
             T.print(F, msg="tile")
             if tx == 0:
                 T.print(msg="done")
+            if tx == 1:
+                T.print("50%")
+            for i in T.Parallel(4):
+                if A[i] == 3.0:
+                    T.print(i + 2, msg="found")
 
-    on_device(main, np.arange(4, dtype="float32"))
-    lines = capsys.readouterr().out.splitlines()
+    tilelang.compile(main, target=target)(torch.arange(4.0))
+    lines = capfd.readouterr().out.splitlines()
     assert "block (1, 0, 0), thread (3, 0, 0): 100% x: 1.000000" in lines
     assert "block (0, 0, 0), thread (0, 0, 0): tile: F[2] = 2.000000" in lines
     assert "block (1, 0, 0), thread (0, 0, 0): done" in lines
+    assert "block (1, 0, 0), thread (1, 0, 0): 50%" in lines
+    assert sum("): found: 5" in line for line in lines) == 2
 
 
 def test_a_failed_assertion_stops_the_kernel():

@@ -10,9 +10,11 @@ prints reinterpret as the address of its operand, which a constant has not got.
 
 from __future__ import annotations
 
-import struct
+import math
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 from tvm import ir, tirx
 
 from tilelang.ir.walk import rewrite
@@ -28,9 +30,10 @@ _UNARY = frozenset(
     )
 )
 _FOREIGN = {("tirx.log1p", "float32"): "log1pf", ("tirx.log1p", "float64"): "log1p"}
-_CODES = {
-    "float16": "e", "float32": "f", "float64": "d", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
-    "int64": "q", "uint64": "Q",
+# CUDA functions that read an unsigned number of as many bits as a float.
+_AS_FLOAT = {
+    "float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16", "float32": "__uint_as_float",
+    "float64": "__longlong_as_double",
 }  # fmt: skip
 
 
@@ -47,19 +50,20 @@ def _spell(call: Any) -> Any:
     if (name, dtype) in _FOREIGN:
         return tirx.call_pure_extern(dtype, _FOREIGN[name, dtype], *call.args)
     if name == "tirx.reinterpret" and isinstance(call.args[0], tirx.IntImm | tirx.FloatImm):
-        return _bits(call.args[0], dtype) or call
+        return _same_bits(call.args[0], dtype)
     return call
 
 
-def _bits(imm: Any, dtype: str) -> Any:
-    """The constant of type `dtype` with the bits of another one; None where Python cannot tell."""
-    source = str(imm.ty.dtype)
-    if source not in _CODES or dtype not in _CODES:
-        return None
-    try:
-        (number,) = struct.unpack(_CODES[dtype], struct.pack(_CODES[source], imm.value))
-    except (struct.error, OverflowError):
-        return None
-    if number != number or number in (float("inf"), float("-inf")):
-        return None  # the payload of a NaN would not survive
-    return tirx.const(number, dtype)
+def _same_bits(imm: Any, dtype: str) -> Any:
+    """A constant as the number of type `dtype` that has its bits."""
+    source, target = _numpy_type(str(imm.ty.dtype)), _numpy_type(dtype)
+    given = np.array(imm.value, dtype=source)
+    value = given.view(target)
+    if dtype in _AS_FLOAT and not math.isfinite(value):  # a NaN keeps its payload
+        bits = f"uint{8 * target.itemsize}"
+        return tirx.call_pure_extern(dtype, _AS_FLOAT[dtype], tirx.const(int(given.view(bits)), bits))
+    return tirx.const(float(value) if "float" in dtype else int(value), dtype)
+
+
+def _numpy_type(dtype: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))

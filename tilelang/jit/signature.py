@@ -14,6 +14,7 @@ from tvm.tirx import decl_buffer, is_buffer_var
 
 from tilelang.ir.attrs import POINTERS
 from tilelang.ir.stmts import as_list, substitute
+from tilelang.ir.symbols import definitions
 from tilelang.runtime.signature import ScalarArg, Signature, Slot, TensorArg
 
 __all__ = ["SlotTable", "expression_text", "named_handles", "normalize_out_idx", "signature_of"]
@@ -78,20 +79,6 @@ def expression_text(expr: Any, numbers: dict[Any, int]) -> str:
     raise ValueError(f"{expr} cannot be computed by the launcher")
 
 
-def _symbols_in(expr: Any) -> Iterator[Any]:
-    if isinstance(expr, (int, tirx.IntImm)):
-        return
-    if isinstance(expr, ir.Var):
-        yield expr
-        return
-    for field in ("a", "b", "value", "condition", "true_value", "false_value"):
-        part = getattr(expr, field, None)
-        if part is not None and not isinstance(part, (int, float)):
-            yield from _symbols_in(part)
-    for part in getattr(expr, "args", ()):
-        yield from _symbols_in(part)
-
-
 def named_handles(func: Any) -> Any:
     """The function with tensor parameters called `<argument>_handle`; scalars keep their names."""
     renamed = {}
@@ -126,16 +113,6 @@ def normalize_out_idx(out_idx: int | Sequence[int] | None, count: int) -> tuple[
     return tuple(positions)
 
 
-def _dims(params: Sequence[Any], skip: tuple[int, ...]) -> Iterator[tuple[str, int, int, Any]]:
-    """Places that can define a symbol: shapes before strides."""
-    for kind in ("shape", "stride"):
-        for i, param in enumerate(params):
-            if i in skip or not is_buffer_var(param):
-                continue
-            for dim, expr in enumerate(param.ty.shape if kind == "shape" else param.ty.strides):
-                yield kind, i, dim, expr
-
-
 def _find_slots(params: Sequence[Any], outputs: tuple[int, ...], pointers: frozenset[str]) -> SlotTable:
     table = SlotTable()
     for i, param in enumerate(params):
@@ -145,30 +122,9 @@ def _find_slots(params: Sequence[Any], outputs: tuple[int, ...], pointers: froze
             and str(param.ty.dtype).startswith(("int", "uint", "bool"))
         ):
             table.add(param, "scalar", i)
-    for kind, i, dim, expr in _dims(params, outputs):
-        if isinstance(expr, ir.Var) and expr not in table.numbers:
-            table.add(expr, kind, i, dim)
-    progress = True
-    while progress:
-        progress = False
-        for kind, i, dim, expr in _dims(params, outputs):
-            unknown = {v for v in _symbols_in(expr) if v not in table.numbers}
-            if len(unknown) == 1 and _is_linear(expr, var := unknown.pop()):
-                table.add(var, kind, i, dim)
-                progress = True
+    for found in definitions(params, tuple(table.numbers), outputs):
+        table.add(found.var, found.kind, found.arg, found.dim)
     return table
-
-
-def _is_linear(expr: Any, var: Any) -> bool:
-    if expr.same_as(var):
-        return True
-    name = type(expr).__name__
-    if name not in ("Add", "Sub", "Mul"):
-        return False
-    in_a, in_b = (any(v.same_as(var) for v in _symbols_in(side)) for side in (expr.a, expr.b))
-    if name == "Mul" and in_a and in_b:
-        return False
-    return (not in_a or _is_linear(expr.a, var)) and (not in_b or _is_linear(expr.b, var))
 
 
 def signature_of(func: Any, outputs: tuple[int, ...] = ()) -> tuple[Signature, dict[Any, int]]:

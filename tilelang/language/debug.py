@@ -25,15 +25,15 @@ _FORMATS = {"int64": "%lld", "uint64": "%llu", "uint32": "%u"}
 
 
 def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
-    """Print a value from every thread, or a buffer from one (the first of that warp of that warpgroup).
+    """Print a value or a text from every thread, or a buffer from one (the first of that warp of that warpgroup).
 
     Each line says which block and thread it comes from.
     """
     launch = current_launch("print")
     builder = Builder.current("print")
     head = (f"{msg}: " if msg and obj is not None else str(msg)).replace("%", "%%")
-    if obj is None:
-        _line(builder, launch, head, [])
+    if obj is None or (isinstance(obj, str) and not is_scalar(obj)):
+        _line(builder, launch, head + (obj or "").replace("%", "%%"), [])
     elif is_buffer(obj):
         _buffer(builder, launch, obj, head, warp_group_id * _WARP_GROUP + warp_id * _WARP)
     elif is_scalar(obj) or isinstance(obj, int | float | bool):

@@ -17,7 +17,7 @@ from tilelang.language.rounding import ieee_mul
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
 from tilelang.tir_builder.regions import extents_of, is_tile, tile_region
-from tilelang.tir_builder.values import as_expr, describe, static_int
+from tilelang.tir_builder.values import as_expr, binary, describe, static_int
 from tilelang.tir_builder.vectors import Vector
 
 __all__ = ["abs2", "add2", "dp4a", "fast_rcp", "fma", "fma2", "fmul", "max2", "min2", "mul2", "sub2"]
@@ -40,17 +40,17 @@ def _each(name: str, one: Callable[..., Any], *operands: Any) -> Vector:
 
 def add2(a: Any, b: Any) -> Vector:
     """a + b, lane by lane."""
-    return _each("add2", lambda x, y: x + y, a, b)
+    return _each("add2", lambda x, y: binary("+", x, y), a, b)
 
 
 def sub2(a: Any, b: Any) -> Vector:
     """a - b, lane by lane."""
-    return _each("sub2", lambda x, y: x - y, a, b)
+    return _each("sub2", lambda x, y: binary("-", x, y), a, b)
 
 
 def mul2(a: Any, b: Any) -> Vector:
     """a * b, lane by lane."""
-    return _each("mul2", lambda x, y: x * y, a, b)
+    return _each("mul2", lambda x, y: binary("*", x, y), a, b)
 
 
 def fma2(a: Any, b: Any, c: Any) -> Vector:

@@ -184,22 +184,22 @@ def binary(op: str, a: Any, b: Any) -> Any:
         if isinstance(operand, ir.Expr) and not isinstance(operand.ty, ir.PrimType):
             as_expr(operand)  # says what is wrong with it
     a, b = _as_number(op, a), _as_number(op, b)
-    if op in ("+", "-", "*"):
+    floats = _is_float(dtype_of(a)) or _is_float(dtype_of(b))
+    if op in ("+", "-", "*") and not floats:
         return python_value(PYTHON_OPS[op](a, b))
     a, b = as_expr_like(a, b), as_expr_like(b, a)
+    if op in _FLOAT_NODES and floats:
+        return _float_node(op, a, b)
     kinds = dtype_of(a), dtype_of(b)
-    floats = any(_is_float(k) for k in kinds)
     if op in ("//", "%", "/") and static_int(b) == 0:
         raise errors.DivisionByZero(quotient=f"{a} {op} 0")
     match op:
         case "/":
-            if not floats:
-                raise errors.AmbiguousDivision(a=a, b=b)
-            return a / b
+            raise errors.AmbiguousDivision(a=a, b=b)
         case "//":
-            return tirx.floor(a / b) if floats else python_value(tirx.floordiv(a, b))
+            return tirx.floor(_float_node("/", a, b)) if floats else python_value(tirx.floordiv(a, b))
         case "%":
-            return a - tirx.floor(a / b) * b if floats else python_value(tirx.floormod(a, b))
+            return _float_remainder(a, b) if floats else python_value(tirx.floormod(a, b))
         case "**":
             return _power(a, b)
         case "&" | "|" if kinds == ("bool", "bool"):
@@ -209,6 +209,44 @@ def binary(op: str, a: Any, b: Any) -> Any:
         case "<<" | ">>" if kinds[0] != kinds[1] and isinstance(b, tirx.IntImm):
             b = cast_to(int(b.value), kinds[0])
     return python_value(PYTHON_OPS[op](a, b))
+
+
+_FLOAT_NODES: dict[str, Callable[[Any, Any], Any]] = {"+": tirx.Add, "-": tirx.Sub, "*": tirx.Mul, "/": tirx.Div}
+
+
+def _float_node(op: str, a: ir.Expr, b: ir.Expr) -> Any:
+    """A float operation as it is written. Operations of two constants are folded, and x * 1, x / 1 and x - 0 are x.
+
+    TVM's operators compute with real numbers: x * 0 is 0 for them, and x + 0 is x, which NaN, infinity and -0.0 are
+    not. A quotient by a zero, which TVM refuses to print, is the product with infinity: the same for every number.
+    """
+    if op == "/" and isinstance(b, tirx.FloatImm | tirx.IntImm) and b.value == 0:
+        op, b = "*", tirx.const(math.copysign(math.inf, float(b.value)), _wider_float(dtype_of(a), dtype_of(b)))
+    if isinstance(a, _CONSTANTS) and isinstance(b, _CONSTANTS) and b.value != 0:
+        return PYTHON_OPS[op](a, b)
+    kind = _wider_float(dtype_of(a), dtype_of(b))
+    a, b = cast_to(a, kind), cast_to(b, kind)
+    if (op in "*/" and _is_constant(b, 1.0)) or (op == "-" and _is_constant(b, 0.0)):
+        return a
+    return b if op == "*" and _is_constant(a, 1.0) else _FLOAT_NODES[op](a, b)
+
+
+def _is_constant(expr: ir.Expr, value: float) -> bool:
+    return isinstance(expr, tirx.FloatImm) and math.copysign(1.0, expr.value) > 0 and float(expr.value) == value
+
+
+def _float_remainder(a: ir.Expr, b: ir.Expr) -> Any:
+    """What floor division leaves, with the sign of b."""
+    return _float_node("-", a, _float_node("*", tirx.floor(_float_node("/", a, b)), b))
+
+
+_CONSTANTS = (tirx.IntImm, tirx.FloatImm)
+
+
+@functools.cache
+def _wider_float(a: str, b: str) -> str:
+    """The type in which an operation of two types is computed, of which one is a float at least."""
+    return a if a == b else dtype_of(tirx.Var("a", a) + tirx.Var("b", b))
 
 
 def _as_number(op: str, value: Any) -> Any:

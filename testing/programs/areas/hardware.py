@@ -40,9 +40,9 @@ def functions_of_the_program():
     return run(main, a, out(a * 2 + 1))
 
 
-@program(devices=ON_DEVICES)
+@program()
 def printing_changes_nothing():
-    """T.print of numbers, and of tiles in shared memory and registers."""
+    """T.print of numbers, of tiles in shared memory and registers, and in parallel loops."""
 
     @T.prim_func
     def main(A: T.Tensor((4,), "float32"), O: T.Tensor((4,), "float32")):
@@ -54,6 +54,9 @@ def printing_changes_nothing():
             T.print(A[0], msg="first")
             T.print(S)
             T.print(f, msg="registers")
+            T.print("a line")
+            for i in T.Parallel(4):
+                T.print(f[i])
             T.copy(f, O)
 
     a = randn(4)

@@ -51,6 +51,32 @@ def symbols_related_to_each_other():
 
 
 @program()
+def symbols_that_no_extent_is():
+    """Symbols that stand in expressions alone: a dimension that is linear in one gives its value."""
+    n, m, k, s = T.dynamic("n m k s")
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((2 * n,), "float32"),
+        B: T.Tensor((n + 3, m * 4), "float32"),
+        C: T.StridedTensor((m * 4, k - 1), (s * 2, 1), "float32"),
+        O: T.Tensor((2 * n, k - 1), "float32"),
+    ):
+        with T.Kernel(n, T.ceildiv(k - 1, 32), threads=32) as (bx, by):
+            for j in T.Parallel(32):
+                if by * 32 + j < k - 1:
+                    O[bx * 2, by * 32 + j] = A[2 * bx] * C[m, by * 32 + j] + s
+                    O[bx * 2 + 1, by * 32 + j] = A[2 * bx + 1] * C[3 * m, by * 32 + j] + B[n + 2, m * 4 - 1]
+
+    runs = []
+    for N, M, K, S in ((3, 2, 41, 20), (1, 1, 2, 3), (8, 5, 33, 100)):
+        a, b, c = ints(2 * N).float(), ints(N + 3, 4 * M).float(), ints(4 * M, 2 * S).float()[:, : K - 1]
+        rows = torch.stack([a[::2, None] * c[M] + S, a[1::2, None] * c[3 * M] + b[-1, -1]], 1)
+        runs.append(run(main, a, b, c, out(rows.reshape(2 * N, K - 1))))
+    return runs
+
+
+@program()
 def numbers_of_the_call():
     """Scalars of every type; one of them decides the grid, another a branch."""
 
@@ -217,6 +243,41 @@ def grids_of_three_dimensions():
 
     z, y, x = torch.meshgrid(torch.arange(2), torch.arange(3), torch.arange(4), indexing="ij")
     return run(main, out((x + 10 * y + 100 * z).int()), out(torch.arange(5).int() * 5 + 32))
+
+
+HAND_WRITTEN = {
+    "flipped by the row": lambda i, j: i * 64 + (j ^ (i % 32)),
+    "rows flipped": lambda i, j: ((i ^ (j % 4)) * 64 + j) ^ 1,
+    "two indices": lambda i, j: [i, j ^ (i % 8)],
+    "three indices": lambda i, j: (i // 4, j, i % 4),
+    "skewed": lambda i, j: i * 64 + (i + j) % 64,
+    "blocked": lambda i, j: (i // 8, j // 8, i % 8, j % 8),
+}
+
+
+@program(layout=tuple(HAND_WRITTEN), threads=(96, 128), dtype=("float32", "float16"))
+def layouts_by_formula(layout, threads, dtype):
+    """A layout is any formula for the address, with one index or several, also where the block has padding."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 64), dtype), O: T.Tensor((64, 32), dtype), B: T.Tensor((32, 64), dtype)):
+        with T.Kernel(1, threads=threads):
+            S = T.alloc_shared((32, 64), dtype)
+            F = T.alloc_fragment((32, 64), dtype)
+            T.annotate_layout(
+                {
+                    S: T.Layout((32, 64), HAND_WRITTEN[layout]),
+                    F: T.Fragment((32, 64), lambda i, j: (i * 2 + j // 32, j % 32)),
+                }
+            )
+            T.copy(A, S)
+            for i, j in T.Parallel(64, 32):
+                O[i, j] = S[j, i]
+            T.copy(S, F)
+            T.copy(F, B)
+
+    a = ints(32, 64, dtype=dtype)
+    return run(main, a, out(a.T.contiguous()), out(a))
 
 
 @program(layout=("swizzled", "linear", "transposed", "padded"))

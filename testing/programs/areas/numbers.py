@@ -145,6 +145,105 @@ def constants_keep_their_bits(value, dtype):
     return run(main, out(want, rtol=0.0, atol=0.0), out(want.view(torch.int32)))
 
 
+def zero_times(x):
+    return x * 0.0
+
+
+@program(dtype=("float16", "bfloat16", "float32", "float64"))
+def zeros_and_ones_are_numbers(dtype):
+    """x * 0 is NaN for infinity, x + 0 forgets the sign of zero: no identity of real numbers is taken for granted."""
+
+    @T.prim_func
+    def main(A: T.Tensor((8,), dtype), O: T.Tensor((9, 8), dtype)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                O[0, i] = A[i] * 0.0
+                O[1, i] = zero_times(A[i])
+                O[2, i] = 0 * A[i]
+                O[3, i] = A[i] + 0.0
+                O[4, i] = 0.0 - A[i]
+                O[5, i] = 0.0 / A[i]
+                O[6, i] = A[i] / 0.0
+                O[7, i] = A[i] - A[i]
+                O[8, i] = A[i]
+                O[8, i] *= 0.0
+
+    a = torch.tensor([1, -2, 0.0, -0.0, float("inf"), -float("inf"), float("nan"), 0.5]).to(getattr(torch, dtype))
+    zero = torch.zeros((), dtype=a.dtype)
+    want = [a * zero, a * zero, a * zero, a + zero, zero - a, zero / a, a / zero, a - a, a * zero]
+    return run(main, a, out(torch.stack(want)))
+
+
+@program()
+def sign_of_zero():
+    """What is added to, subtracted from or multiplied with a zero has the sign that IEEE 754 gives it."""
+
+    @T.prim_func
+    def main(A: T.Tensor((4,), "float32"), O: T.Tensor((5, 4), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                O[0, i] = T.reinterpret(A[i] * 0.0, "int32")
+                O[1, i] = T.reinterpret(A[i] + 0.0, "int32")
+                O[2, i] = T.reinterpret(0.0 - A[i], "int32")
+                O[3, i] = T.reinterpret(-A[i], "int32")
+                O[4, i] = T.reinterpret(A[i] * -1, "int32")
+
+    a = torch.tensor([0.0, -0.0, 1.0, -1.0])
+    want = torch.stack([a * 0.0, a + 0.0, 0.0 - a, -a, a * -1])
+    return run(main, a, out(want.view(torch.int32)))
+
+
+@program()
+def bits_of_constants():
+    """reinterpret of a number in the program, zero and NaN among them, in every direction."""
+    inf, nan = float("inf"), float("nan")
+
+    @T.prim_func
+    def main(
+        I: T.Tensor((4,), "int32"),
+        S: T.Tensor((4,), "int16"),
+        F: T.Tensor((4,), "float32"),
+        H: T.Tensor((2,), "float16"),
+        B: T.Tensor((2,), "bfloat16"),
+        D: T.Tensor((2,), "float64"),
+        U: T.Tensor((2,), "uint8"),
+    ):
+        with T.Kernel(1, threads=32):
+            I[0] = T.reinterpret(0.0, "int32")
+            I[1] = T.reinterpret(-0.0, "int32")
+            I[2] = T.reinterpret(T.infinity("float32"), "int32")
+            I[3] = T.reinterpret(T.float32(nan), "int32")
+            S[0] = T.reinterpret(T.float16(0), "int16")
+            S[1] = T.reinterpret(T.float16(-1.5), "int16")
+            S[2] = T.reinterpret(T.bfloat16(-0.0), "int16")
+            S[3] = T.reinterpret(T.uint16(65535), "int16")
+            F[0] = T.reinterpret(0, "float32")
+            F[1] = T.reinterpret(0x7FC00000, "float32")
+            F[2] = T.reinterpret(T.uint32(0xFF800000), "float32")
+            F[3] = T.reinterpret(1, "float32")
+            H[0] = T.reinterpret(T.int16(0x7E00), "float16")
+            H[1] = T.reinterpret(T.int16(0x3C00), "float16")
+            B[0] = T.reinterpret(T.int16(0x7FC0), "bfloat16")
+            B[1] = T.reinterpret(T.int16(0), "bfloat16")
+            D[0] = T.reinterpret(T.int64(0), "float64")
+            D[1] = T.reinterpret(T.int64(0x7FF8000000000000), "float64")
+            U[0] = T.reinterpret(T.float8_e5m2(2.0), "uint8")
+            U[1] = T.reinterpret(T.float8_e4m3fn(0.0), "uint8")
+
+    f16, bf16 = torch.float16, torch.bfloat16
+    shorts = [torch.tensor([0.0, -1.5], dtype=f16), torch.tensor([-0.0], dtype=bf16), torch.tensor([-1]).short()]
+    return run(
+        main,
+        out(torch.tensor([0.0, -0.0, inf, nan]).view(torch.int32)),
+        out(torch.cat([t.view(torch.int16) for t in shorts])),
+        out(torch.tensor([0.0, nan, -inf, 2.0**-149]), atol=0.0),
+        out(torch.tensor([nan, 1.0], dtype=f16)),
+        out(torch.tensor([nan, 0.0], dtype=bf16)),
+        out(torch.tensor([0.0, nan], dtype=torch.float64)),
+        out(torch.tensor([64, 0], dtype=torch.uint8)),
+    )
+
+
 @program(dtype=("float16", "bfloat16", "float32", "float64"))
 def limits_of_a_type(dtype):
     """T.infinity, T.max_value and T.min_value; NaN is unequal to itself."""

@@ -131,6 +131,42 @@ def into_what_is_there(kind, dim):
     return run(main, a, changed(torch.full((24,), -5.0), full))
 
 
+@program(shape=((48, 64), (50, 10), (7, 72), (33, 8)), threads=(160, 192, 384), clear=(True, False))
+def rows_that_do_not_fill_the_block(shape, threads, clear):
+    """Where rows and columns leave threads and registers unused, these count for nothing and are not looked at."""
+    M, N = shape
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, N), "float32"),
+        R: T.Tensor((M,), "float32"),
+        C: T.Tensor((N,), "float32"),
+        All: T.Tensor((1,), "float32"),
+    ):
+        with T.Kernel(1, threads=threads):
+            f = T.alloc_fragment((M, N), "float32")
+            r = T.alloc_fragment((M,), "float32")
+            c = T.alloc_fragment((N,), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            T.copy(A, f)
+            T.fill(r, 1.0)
+            T.fill(c, 2.0)
+            T.fill(total, 3.0)
+            T.reduce_sum(f, r, dim=1, clear=clear)
+            T.reduce_min(f, c, dim=0, clear=clear)
+            T.reduce_max(r, total, dim=0, clear=clear)
+            T.copy(r, R)
+            T.copy(c, C)
+            T.copy(total, All)
+
+    a = ints(M, N).float()
+    rows, columns = a.sum(1) + (not clear), a.amin(0)
+    total = rows.amax(0, keepdim=True)
+    if not clear:
+        columns, total = columns.clamp(max=2), total.clamp(min=3)
+    return run(main, a, out(rows), out(columns), out(total))
+
+
 @program(keep=(True, False))
 def kept_dimension(keep):
     """The result may have a one where the dimension was, and read it back over the row."""

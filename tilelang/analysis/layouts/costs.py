@@ -117,6 +117,7 @@ def access_cost(loop: AnyLayout, home: AnyLayout, access: DigitLayout, bits: int
     lo = dict(getattr(loop, "offset", ())).get("thread", 0)
     thread, reg = np.arange(lo, lo + WARP), np.arange(0, loop.span("reg"), width)[:, None]
     idx, valid = loop.locate(thread=thread, reg=reg)
+    idx = [np.clip(x, 0, n - 1) for x, n in zip(idx, loop.shape, strict=True)]  # padding, which a table does not hold
     addr = np.where(valid, at.apply(*idx)["addr"] * bits // 8, -1)
     live = int(np.any(valid, axis=-1).sum())
     size = max(1, width * bits // 8)

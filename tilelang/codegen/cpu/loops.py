@@ -44,16 +44,23 @@ def all_of(conditions: Sequence[Any]) -> Any | None:
 
 
 def twin(
-    buffer: Any, *, dtype: str | None = None, name: str | None = None, scope: str | None = None, aligned: bool = False
+    buffer: Any,
+    *,
+    dtype: str | None = None,
+    name: str | None = None,
+    scope: str | None = None,
+    shape: Any = None,
+    strides: Any = None,
+    aligned: bool = False,
 ) -> Any:
     """A buffer like `buffer`. Unless `aligned`, only its elements are: a caller's memory may start anywhere."""
     ty = buffer.ty
     dtype = dtype or dtype_of(buffer)
     return tirx.decl_buffer(
-        ty.shape,
+        ty.shape if shape is None else shape,
         dtype,
         name or buffer.name,
-        strides=list(ty.strides) or None,
+        strides=list(ty.strides if strides is None else strides) or None,
         elem_offset=ty.elem_offset,
         scope=ty.storage_scope if scope is None else scope,
         data_alignment=ty.data_alignment if aligned else max(1, ir.PrimType(dtype).dtype.bits // 8),

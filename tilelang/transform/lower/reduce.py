@@ -204,7 +204,7 @@ class _Reduction:
             raise LoweringError(f"rows of {self.src.name} differ in their registers: {self.layout}", self.op.span)
         table = np.argsort(rows, kind="stable").reshape(count, -1)
         steps = table.shape[1]
-        masked = bool(np.any(~self.slots.valid & self.row_slots.valid[:, rows]))
+        masked = not np.all(self.slots.valid)
         chains = CHAINS if steps >= 2 * CHAINS and steps % CHAINS == 0 else 1
         try:
             return self._loops(fit(table, table.shape), steps, chains, masked)
@@ -255,7 +255,7 @@ class _Reduction:
         if self.kind.absolute:
             value = tirx.abs(value)
         if masked:
-            _, valid = self.layout.locate(bounds=False, thread=self.ctx.thread, reg=register)
+            valid = _valid(self.layout, self.slots, self.ctx.thread, register)
             if not isinstance(valid, bool):
                 value = tirx.if_then_else(valid, value, self.kind.identity(self.dtype))
         return value
@@ -339,9 +339,13 @@ class _Reduction:
             if not self.op.attrs["clear"]:
                 old = registers[p]
                 value = self.combine(tirx.Cast(self.dtype, old) if dtype != self.dtype else old, value)
-            return tirx.BufferStore(
+            stored = tirx.BufferStore(
                 registers, tirx.Cast(dtype, value) if dtype != self.dtype else value, [p], span=self.op.span
             )
+            if self.op.attrs["clear"] or np.all(slots.valid) or not hasattr(target, "digits"):
+                return stored
+            valid = _valid(target, slots, self.ctx.thread, p)
+            return stored if isinstance(valid, bool) else guarded([valid], stored)
 
         if slots.count == 1:
             return store(const(0))
@@ -361,6 +365,12 @@ class _Reduction:
             raise LoweringError(f"{self.dst.name} has the wrong number of dimensions for this reduction", self.op.span)
         found = register_of(self.rows, slots, 1, variables, kept, {}, self.dst.name)
         return lambda p: found(p, 0)
+
+
+def _valid(layout: Any, slots: Slots, thread: Expr, register: Expr) -> Expr | bool:
+    """Is a register of a thread an element of the fragment, not padding."""
+    idle = not np.all(np.any(slots.valid, axis=1))  # threads without any element
+    return layout.locate(bounds=idle, thread=thread, reg=register)[1]
 
 
 def accumulator(dtype: str) -> str:

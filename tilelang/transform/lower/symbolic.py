@@ -2,7 +2,8 @@
 """Layouts as expressions of variables, also those that are kept as tables.
 
 A digit layout evaluates on expressions by itself. A table has none of its own; here it gets one when its places are
-digits plus a skew (`(i + j) % 32` and its like), or when the inverse of a loop layout is digits of thread and slot."""
+digits plus a skew (`(i + j) % 32` and its like), when each bit of an index flips bits of the address of its own
+(`i * 32 + (j ^ i)`), or when the inverse of a loop layout is digits of thread and slot."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ def address(layout: Any, index: Sequence[Expr]) -> Expr:
     """Element address of a shared layout at `index`. Raises UnsupportedTileOp when the layout has no closed form."""
     if hasattr(layout, "digits"):
         return layout.apply(*index)["addr"]
-    high, width, skew = _skewed(layout)
+    try:
+        high, width, skew = _skewed(layout)
+    except Unknown:
+        return _flipped(layout, index)
     if width == 1:
         return high(*index)
     low: Any = skew[0]
@@ -50,10 +54,42 @@ def _skewed(table: Any) -> tuple[Fit, int, tuple[int, ...]]:
             return fit(places // width, places.shape), width, (int(rest[origin]), *steps)
         except Unknown:
             continue
-    raise UnsupportedTileOp(
-        what=f"the shared layout {table} has no closed form",
-        instead="use an XOR swizzle, a skew (i + j) % n, or padded rows",
-    )
+    raise Unknown("no skew")
+
+
+def _flipped(table: Any, index: Sequence[Expr]) -> Expr:
+    """The address as the exclusive or of shifted bits of the indices. Raises UnsupportedTileOp where it is none."""
+    first, parts = _flips(table)
+    out: Any = first
+    for dim, shift, mask in parts:
+        x: Any = index[dim]
+        bits = x if mask == (1 << (table.shape[dim] - 1).bit_length()) - 1 else x & mask
+        moved = bits << shift if shift > 0 else bits >> -shift if shift else bits
+        out = moved if isinstance(out, int) and out == 0 else out ^ moved
+    return out
+
+
+@lru_cache(maxsize=64)
+def _flips(table: Any) -> tuple[int, tuple[tuple[int, int, int], ...]]:
+    """(address of the first element, parts): part (dim, shift, mask) flips the bits of `mask`, moved up by `shift`."""
+    places = table.arrays["addr"][..., 0]
+    origin = (0,) * places.ndim
+    first = int(places[origin])
+    masks: dict[tuple[int, int], int] = {}
+    flipped = np.full(places.shape, first)
+    for dim, (x, extent) in enumerate(zip(np.indices(places.shape, sparse=True), places.shape, strict=True)):
+        for bit in range((extent - 1).bit_length()):
+            flips = int(places[(*origin[:dim], 1 << bit, *origin[dim + 1 :])]) ^ first
+            flipped = flipped ^ np.where(x >> bit & 1, flips, 0)
+            for to in range(flips.bit_length()):
+                if flips >> to & 1:
+                    masks[dim, to - bit] = masks.get((dim, to - bit), 0) | 1 << bit
+    if not np.array_equal(flipped, places):
+        raise UnsupportedTileOp(
+            what=f"the shared layout {table} has no closed form",
+            instead="use an XOR swizzle, a skew (i + j) % n, or padded rows",
+        )
+    return first, tuple((dim, shift, mask) for (dim, shift), mask in masks.items())
 
 
 def iteration(layout: Any, thread: Expr, slot: Expr, threads: int) -> tuple[tuple[Expr, ...], Any]:
