@@ -217,11 +217,6 @@ def test_what_only_a_gpu_has_is_refused_at_its_line():
             O[b] = T.call_extern("float32", "my_function", b)
 
     @T.prim_func
-    def small(O: T.Tensor((4,), "int4")):
-        with T.Kernel(4, threads=32) as b:
-            O[b] = T.cast(b, "int4")
-
-    @T.prim_func
     def leave(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=64):
             tx = T.get_thread_binding()
@@ -231,7 +226,7 @@ def test_what_only_a_gpu_has_is_refused_at_its_line():
                     T.thread_return()
             O[tx] = 1
 
-    for func, text in ((grid, "grid_sync"), (extern, "my_function"), (small, "int4"), (leave, "thread_return")):
+    for func, text in ((grid, "grid_sync"), (extern, "my_function"), (leave, "thread_return")):
         with pytest.raises(CpuUnsupported, match=text):
             build_cpu(func)
 

@@ -94,7 +94,8 @@ NUM_OUTPUTS = "tl.num_outputs"  # int, how many of the last parameters are T.emp
 NUM_WORKSPACES = "tl.num_workspaces"  # int, how many parameters at the very end are T.alloc_global tensors
 POINTERS = "tl.pointers"  # list[str], names of int64 parameters that are addresses (T.ptr)
 PASS_CONFIGS = "tl.pass_configs"  # str, JSON object of pass configs
-TILE_QUEUE = "tl.tile_queue"  # int: the last parameter counts tiles that blocks have asked for (see make_persistent);
-# 0 between launches. The value is the count from which on no block gets another tile, where it is known
+TILE_QUEUE = "tl.tile_queue"  # int: the last parameter, uint32[2], is the launcher's, for this launch alone. [0] counts
+# tiles that blocks have asked for (see make_persistent), 0 between launches; [1] is the state of grid barriers. The
+# value is the count from which on no block gets another tile, where it is known
 TILES = "tl.tiles"  # str, JSON object: where the elements of each shared tile lie, for reports (see plan_arena)
 PRELUDE = "tl.prelude"  # str, CUDA text of the user's, in front of the kernels

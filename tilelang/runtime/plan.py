@@ -61,7 +61,8 @@ class WorkspaceParam:
 
 @dataclass(frozen=True)
 class TileQueueParam:
-    """The address of a counter (4 bytes, 0 between launches) that no launch running at the same time uses."""
+    """The address of 8 bytes that no launch running at the same time uses: a counter of tiles (4 bytes, 0 between
+    launches), and the state of grid barriers (4 bytes, any one that launches leave)."""
 
     kind: str = "tile_queue"
 

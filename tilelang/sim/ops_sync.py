@@ -268,8 +268,10 @@ def cluster_wait(G: Gang, m: np.ndarray, site: int) -> Any:
 
 
 @meaning("grid_sync")
-def grid_sync(G: Gang, m: np.ndarray, site: int) -> Any:
-    """All blocks that the launch runs together; orders the memory of the block as sync_threads does."""
+def grid_sync(G: Gang, m: np.ndarray, site: int, state: Any = None, *, supplied: bool) -> Any:
+    """All blocks that the launch runs together; orders the memory of the block as sync_threads does. The word through
+    which devices do it stays as it is."""
+    del state, supplied
     yield from _barrier(G, m, site, (G.rank, "grid (within the block)"), G.cta.nw * WARP, True)
     st = G.cta.world.named.setdefault("grid", {"round": 0, "got": 0, "count": 0})
     rnd = st["round"]

@@ -27,7 +27,7 @@ from tilelang.sim.report import Place, Refine, Remark, Report, SimUnsupported, T
 from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate
 from tilelang.sim.tensormap import TensorMap
-from tilelang.sim.values import cast, maximum, minimum, reinterpret, select, trunc_div, trunc_mod, wrap
+from tilelang.sim.values import cast, maximum, minimum, reinterpret, select, wrap
 from tilelang.sim.written import Written
 from tilelang.support.diagnostics import SourceSpan
 
@@ -89,7 +89,9 @@ def print_lines(G: Any, mask: np.ndarray, text: str, args: list[Any]) -> int:
 
 _SCOPE: dict[str, Any] = {
     "np": np, "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
-    "trunc_div": trunc_div, "trunc_mod": trunc_mod, "reinterpret": reinterpret, "INTRINSICS": values.INTRINSICS,
+    "floor_div": values.floor_div, "floor_mod": values.floor_mod, "nonzero": values.nonzero,
+    "trunc_div": values.trunc_div, "trunc_mod": values.trunc_mod, "reinterpret": reinterpret,
+    "INTRINSICS": values.INTRINSICS,
     "TensorMap": TensorMap, "Pointer": Pointer, "own": _own, "scalar": _scalar, "offset": _offset, "tensor": _tensor,
     "expect": _expect, "expect_dense": _expect_dense, "ldg": ldg, "stg": stg, "lds": lds, "sts": sts, "ldl": ldl,
     "stl": stl, "at_address": at_address, "local_view": local_view, "print_lines": print_lines,
@@ -215,11 +217,11 @@ class Program:
         return list(reports.values()), stats
 
     def _tile_queue(self, blocks: Any) -> dict[str, Any]:
-        """The parameter that launchers supply themselves: the counter of tiles. Where only some blocks run it starts
-        as if the others had taken all but the first ones."""
+        """The parameter that launchers supply themselves: the counter of tiles, and the state of grid barriers. Where
+        only some blocks run the counter starts as if the others had taken all but the first ones."""
         if self.queue_spent is None:
             return {}
-        return {self.params[-1]: np.array([0 if blocks == "all" else self.queue_spent], np.uint32)}
+        return {self.params[-1]: np.array([0 if blocks == "all" else self.queue_spent, 0], np.uint32)}
 
     def _launch(
         self, index: int, extents: dict[str, int], env: Any, context: Any, stats: Any, grid: Any, blocks: Any

@@ -9,6 +9,7 @@ __all__ = [
     "ArrivalCount",
     "BarrierInDivergentCode",
     "ExpectedBytes",
+    "GridBarrierWithoutState",
     "MisplacedBarrier",
     "NamedBarrierUse",
     "NeedsArch",
@@ -86,3 +87,11 @@ class MisplacedBarrier(UserError):
     code = "TL5013"
     message = "T.sync_threads() stands in divergent code: {why}"
     help = "move it out of the branch or loop, or branch on whole warps: tx < 64, warp_id == 0"
+
+
+class GridBarrierWithoutState(UserError):
+    """Blocks meet in memory that the launcher hands to each launch, and they must all run at once."""
+
+    code = "TL5014"
+    message = "T.sync_grid() needs the launcher of this package; Relax launches kernels itself"
+    help = "call the kernel outside of the Relax program, or split it into two launches"

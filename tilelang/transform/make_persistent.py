@@ -253,7 +253,7 @@ def _queue(func: Any, kernel: Kernel) -> Any:
     name, taken = "tile_queue", {p.name for p in func.params}
     while name in taken:
         name += "_"
-    return tirx.decl_buffer((1,), "uint32", name, scope=GLOBAL, layout=None)
+    return tirx.decl_buffer((2,), "uint32", name, scope=GLOBAL, layout=None)
 
 
 def _with_queue(func: Any, queue: Any, kernel: Kernel, ctx: Any) -> Any:

@@ -53,6 +53,7 @@ from tilelang.transform.schedule_gemms import schedule_gemms
 from tilelang.transform.specialize_warps import specialize_warps
 from tilelang.transform.split_nests import split_nests
 from tilelang.transform.store_by_warpgroup import store_by_warpgroup
+from tilelang.transform.supply_grid_state import supply_grid_state
 from tilelang.transform.take_turns import take_turns
 from tilelang.transform.watch_waits import watch_waits
 
@@ -167,6 +168,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
     "device": (
         Pass(
             "lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch, c.options.fast_math), "nothing is left to choose"
+        ),
+        Pass(
+            "supply_grid_state",
+            lambda f, c: supply_grid_state(f, c.options.tile_queue),
+            "behind make_persistent, whose parameter it may share",
         ),
         Pass("hoist_invariants", lambda f, c: hoist_invariants(f), "lowering has made descriptors explicit"),
         Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "until here block indices have known ranges"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from tilelang.ir.device.effects import Arrive, Convergence, Effect, Fence, GridDependency, Sync, Wait
-from tilelang.ir.device.row import DeviceOpRow, Form, Operand, Static, asm, smem, value
+from tilelang.ir.device.row import DeviceOpRow, Form, Operand, Static, asm, gmem, smem, value
 
 __all__ = ["ROWS"]
 
@@ -67,6 +67,24 @@ def _watched_wait(number: int, spin: bool, name: str, role: str, first: int, pla
 
 def _op(text: str, *operands: Operand, effects: tuple[Effect, ...] = (), result: str = "") -> Form:
     return Form(tuple(operands), asm(text, operands, result), result or "void", effects)
+
+
+def _grid_sync(supplied: bool) -> Form:
+    """All blocks add up to 2^31, whichever comes last: the top bit of the state turns when all are there."""
+    if not supplied:
+        return Form((), "__trap();", effects=(Sync("grid"),))
+    body = (
+        "__syncthreads(); "
+        "if (threadIdx.x + threadIdx.y + threadIdx.z == 0) { "
+        "unsigned* word = (unsigned*)state; unsigned before, now, part = 1; "
+        "if (blockIdx.x + blockIdx.y + blockIdx.z == 0) "
+        "part = 0x80000000u - (gridDim.x * gridDim.y * gridDim.z - 1); "
+        "__threadfence(); before = atomicAdd(word, part); "
+        'do { asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory"); } '
+        "while (((before ^ now) >> 31) == 0); __threadfence(); } "
+        "__syncthreads();"
+    )
+    return Form((gmem("state", "uint32"),), body, effects=(Sync("grid"),))
 
 
 def _test(text: str) -> Form:
@@ -255,9 +273,11 @@ ROWS = (
     ),
     DeviceOpRow(
         "grid_sync",
-        Form((), "cooperative_groups::this_grid().sync();", effects=(Sync("grid"),), include="cooperative_groups.h"),
+        _grid_sync,
+        (Static("supplied", bool, False),),
         converges=Convergence.BLOCK,
-        doc="barrier of all blocks, orders their memory; the kernel is launched cooperatively",
+        doc="barrier of all blocks, orders their memory; the kernel is launched cooperatively. The state, a word whose "
+        "low 31 bits are 0 between barriers, comes from supply_grid_state",
     ),
     # register budgets
     DeviceOpRow(
