@@ -102,6 +102,17 @@ def test_the_captured_inputs_are_used() -> None:
     assert seen[0] is x
 
 
+def test_a_plain_function_is_compiled_with_the_arguments_of_the_tuner() -> None:
+    def kernel(block: int = 8, threads: int | None = None) -> Any:
+        return add_one.get_tir(N, block=block)
+
+    tuner = AutoTuner.from_kernel(kernel=kernel, configs=[{"block": 16, "threads": 64}, {"block": 32, "threads": 64}])
+    tuner.set_compile_args(out_idx=[-1], target="cpu").set_profile_args(ref_prog=lambda x: x + 1, skip_check=False)
+    result = tuner.run(warmup=1, rep=1, use_pipeline=False, enable_grouped_compile=True, early_stop=True)
+    assert result.config["block"] in (16, 32)
+    torch.testing.assert_close(result.kernel(torch.zeros(N)), torch.ones(N))
+
+
 def test_misuse() -> None:
     with pytest.raises(ValueError, match="at least one"):
         tilelang.autotune(configs=[])

@@ -10,6 +10,7 @@ import importlib
 import inspect
 
 import pytest
+import torch
 
 import tilelang
 import tilelang.language as T
@@ -326,6 +327,7 @@ MODULES = {
         get_target_compute_version parse_compute_version get_target_arch have_tma is_hopper
         """,
     "tilelang.utils.target": "determine_target",
+    "tilelang.utils.tensor": "TensorSupplyType map_torch_type torch_assert_close",
     "tilelang.carver.arch.driver": "get_num_sms",
     "tilelang.profiler": "do_bench Profiler",
     "tilelang.tools": "plot_layout",
@@ -385,3 +387,12 @@ def test_members_of_kernels(member: str) -> None:
             A[T.get_thread_binding()] = 1.0
 
     assert hasattr(tilelang.compile(main, target="cpu"), member)
+
+
+def test_other_spellings():
+    """Names of element types as C has them, older ones, and those of casts and addresses."""
+    assert [T.half, T.float, T.double] == ["float16", "float32", "float64"]
+    assert [T.short, T.int, T.long, T.uint] == ["int16", "int32", "int64", "uint32"]
+    assert T.float8_e4m3 == "float8_e4m3fn" and T.dtype("e5m2_float8") == T.float8_e5m2
+    assert T.dtype(torch.bfloat16) == "bfloat16" and T.dtype("bfloat16").as_torch() is torch.bfloat16
+    assert isinstance(T.float16, T.dtype)

@@ -16,7 +16,7 @@ from tilelang.autotuner.measure import ProfileOptions
 from tilelang.autotuner.result import AutotuneResult
 from tilelang.autotuner.search import Problem, SearchOptions, search
 from tilelang.autotuner.space import resolve_configs, tunable_names
-from tilelang.jit import JITImpl
+from tilelang.jit import JITImpl, jit
 
 __all__ = ["AutoTuner", "TunedJIT", "autotune"]
 
@@ -155,20 +155,33 @@ def autotune(
     return decorate
 
 
+# Ways to compile and to time that this search chooses by itself.
+_CHOSEN = frozenset(
+    {
+        "use_pipeline",
+        "enable_grouped_compile",
+        "group_compile_size",
+        "benchmark_devices",
+        "benchmark_multi_gpu",
+        "early_stop",
+        "early_stop_factor",
+    }
+)
+
+
 class AutoTuner:
     """The search as an object: `AutoTuner.from_kernel(fn, configs).set_profile_args(...).run(...)`."""
 
-    def __init__(self, impl: JITImpl, configs: Any) -> None:
-        if not isinstance(impl, JITImpl):
-            raise TypeError(f"AutoTuner takes a @tilelang.jit function, got {type(impl).__name__}")
-        self._impl = impl
+    def __init__(self, impl: JITImpl | Callable[..., Any], configs: Any) -> None:
+        self._impl = impl if isinstance(impl, JITImpl) else jit(impl)
         self._configs = configs
         self._compile: dict[str, Any] = {}
         self._profile: dict[str, Any] = {"timeout": 30}
 
     @classmethod
-    def from_kernel(cls, kernel: JITImpl, configs: Any) -> AutoTuner:
-        """A tuner of a jit function whose parameters all have defaults or are set by the configurations."""
+    def from_kernel(cls, kernel: JITImpl | Callable[..., Any], configs: Any) -> AutoTuner:
+        """A tuner of a jit function, or of a plain one that returns a program: all of its parameters have defaults or
+        are set by the configurations."""
         return cls(kernel, configs)
 
     def set_compile_args(self, **options: Any) -> AutoTuner:
@@ -185,9 +198,14 @@ class AutoTuner:
         return self
 
     def run(self, warmup: float = 25, rep: float = 100, timeout: float = 180, **options: Any) -> AutotuneResult:
-        """Search; `options` are max_trials, num_workers and seed."""
+        """Search; `options` are max_trials, num_workers and seed.
+
+        use_pipeline, enable_grouped_compile and the like are accepted: how to compile and to time is chosen here.
+        """
+        early = {k: v for k, v in options.items() if k.startswith("early_stop")}
+        options = {k: v for k, v in options.items() if k not in _CHOSEN}
         impl = self._impl.with_options(**self._compile) if self._compile else self._impl
-        profile = ProfileOptions(**{**self._profile, "warmup": warmup, "rep": rep, "timeout": timeout})
+        profile = ProfileOptions(**{**self._profile, **early, "warmup": warmup, "rep": rep, "timeout": timeout})
         configs = resolve_configs(self._configs, (), {})
         tunable_names(impl.signature, configs)
         return search(Problem(impl, (), {}), configs, profile, SearchOptions(**options), get_autotune_inputs())

@@ -306,6 +306,27 @@ _UNSUPPORTED = {
 _FAST = {f"__{f.__name__}": f for f in (exp, exp2, exp10, log, log2, log10, sin, cos, tan, pow)}
 
 
+def _typed(dtype: Any, value: Any) -> Any:
+    """`T.Cast(dtype, value)`: T.cast with its arguments turned around."""
+    return cast(value, dtype)
+
+
+# Other spellings of names.
+_SPELLINGS = {
+    "Cast": _typed,
+    "address_of": access_ptr,
+    "double": float64,
+    "dtype": DType,
+    "float": float32,
+    "float8_e4m3": float8_e4m3fn,
+    "half": float16,
+    "int": int32,
+    "long": int64,
+    "short": int16,
+    "uint": uint32,
+}
+
+
 def unsupported_names() -> dict[str, str]:
     """Names that are refused, and what to write instead."""
     return dict(_UNSUPPORTED)
@@ -314,6 +335,8 @@ def unsupported_names() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name in _FAST:
         return _FAST[name]
+    if name in _SPELLINGS:
+        return _SPELLINGS[name]
     if name in _UNSUPPORTED:
         raise UnsupportedName(name=name, instead=_UNSUPPORTED[name])
     close = difflib.get_close_matches(name, __all__, 1)

@@ -19,8 +19,8 @@ from tilelang.language.elementwise import layout_text
 from tilelang.language.kernel import current_launch
 from tilelang.language.tile import GemmWarpPolicy, multiply
 from tilelang.tir_builder.builder import Builder
-from tilelang.tir_builder.regions import pair_regions
-from tilelang.tir_builder.values import describe, static_int
+from tilelang.tir_builder.regions import pair_regions, whole_region
+from tilelang.tir_builder.values import describe, is_buffer, static_int
 
 __all__ = [
     "access_ptr",
@@ -122,8 +122,10 @@ def async_copy(
 
 
 def access_ptr(element: Any, access: str = "r", extent: Any = None) -> Any:
-    """The address of an element, `A[i, j]`, for T.ptx_cp_async and T.call_extern."""
+    """The address of an element, `A[i, j]`, or of the first one of a buffer, for T.ptx_cp_async and T.call_extern."""
     Builder.current("access_ptr")
+    if is_buffer(element):
+        element = whole_region(element)
     if isinstance(element, ir.TensorRegion):
         element = tirx.BufferLoad(element.source, [r.min for r in element.region])
     if not isinstance(element, ir.TensorLoad):

@@ -51,14 +51,16 @@ def _argument(value: Any) -> Any:
     return as_expr(value)
 
 
-def call_extern(dtype: Any, name: str, *args: Any) -> Any:
-    """A call of a CUDA function by name; as a statement of its own it is kept for its effects.
+def call_extern(*call: Any, dtype: Any = None) -> Any:
+    """A call of a CUDA function: `T.call_extern(dtype, name, *args)` or `T.call_extern(name, *args, dtype=dtype)`.
 
-    Buffers are passed as pointers to their first element, slices as pointers to theirs.
+    As a statement of its own it is kept for its effects. Buffers are passed as pointers to their first element, slices
+    as pointers to theirs.
     """
     Builder.current("call_extern")
+    dtype, name, *args = call if dtype is None else (dtype, *call)
     kind = "void" if dtype in ("void", "handle") else str(as_dtype(dtype))
-    return tirx.call_extern(kind, name, *(_argument(a) for a in args))
+    return tirx.call_extern(kind, str(name), *(_argument(a) for a in args))
 
 
 def call_pure_extern(dtype: Any, name: str, *args: Any) -> Any:

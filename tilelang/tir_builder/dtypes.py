@@ -20,7 +20,7 @@ __all__ = ["DTYPE_NAMES", "DType", "as_dtype", "cast_to", "dtype_of"]
 _PYTHON = {bool: "bool", int: "int32", float: "float32"}
 _ALIASES = {"float": "float32", "int": "int32", "half": "float16", "double": "float64", "long": "int64",
             "short": "int16", "bool_": "bool", "float8_e4m3": "float8_e4m3fn",
-            "float4_e2m1": "float4_e2m1fn"}  # fmt: skip
+            "e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2", "float4_e2m1": "float4_e2m1fn"}  # fmt: skip
 _SCALARS = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)),
@@ -35,6 +35,10 @@ class DType(str):
     """An element type: its name, callable as a cast."""
 
     __slots__ = ()
+
+    def __new__(cls, name: Any) -> DType:
+        text = str(name).removeprefix("torch.")
+        return str.__new__(cls, _ALIASES.get(text, text))
 
     def __call__(self, *values: Any) -> Any:
         """`T.float16(x)`: x as this type; without argument a symbol-free zero; several arguments build a vector."""
@@ -53,6 +57,12 @@ class DType(str):
     @property
     def bits(self) -> int:
         return int(ir.PrimType(str(self)).bits) if hasattr(ir.PrimType(str(self)), "bits") else _bits(self)
+
+    def as_torch(self) -> Any:
+        """The type of torch of this name. Raises AttributeError where torch has none."""
+        import torch
+
+        return getattr(torch, str(self))
 
     def __repr__(self) -> str:
         return f"T.{self!s}"

@@ -19,7 +19,7 @@ def functions_of_the_library():
     def main(A: T.Tensor((40,), "float32"), O: T.Tensor((40,), "float32")):
         with T.Kernel(1, threads=64):
             for i in T.Parallel(40):
-                O[i] = T.call_extern("float32", "fabsf", A[i]) + 1.0
+                O[i] = T.call_extern("float32", "fabsf", A[i]) + T.call_extern("fabsf", -1.0, dtype=T.float)
 
     a = randn(40)
     return run(main, a, out(a.abs() + 1))
@@ -38,6 +38,30 @@ def functions_of_the_program():
 
     a = randn(40)
     return run(main, a, out(a * 2 + 1))
+
+
+@program(devices=ON_A_GPU)
+def pointers_to_functions_of_the_program():
+    """Buffers, elements and slices are passed as addresses, in every spelling."""
+    code = """
+    __device__ float add(float const* x, float const* y, float* z) { z[0] = x[0] + y[0]; return z[0]; }
+    """
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64, prelude=code):
+            t = T.get_thread_binding()
+            a = T.alloc_local((1,), "float32")
+            S = T.alloc_shared((64,), "float32")
+            a[0] = A[t]
+            T.copy(B, S)
+            T.call_extern(
+                "add", T.address_of(a[0]), T.access_ptr(S[t : t + 1], "r"), T.access_ptr(a, "w"), dtype="float32"
+            )
+            T.call_extern("handle", "add", a, S[t : t + 1], T.access_ptr(O[t], "w"))
+
+    a, b = randn(64), randn(64)
+    return run(main, a, b, out(a + b + b))
 
 
 @program()
