@@ -114,6 +114,18 @@ def test_packing() -> None:
         assert (got == want).all()
 
 
+def test_bytes_are_permuted() -> None:
+    a, b = (RNG.integers(0, 1 << 32, THREADS, dtype=np.uint32) for _ in range(2))
+    selectors = RNG.integers(0, 1 << 16, THREADS, dtype=np.uint32)
+    got = apply(lambda x, y, s, tx: dev("permute_bytes", x, y, s), a, b, selectors, out="uint32")
+    both = np.stack([a, b], 1).view(np.uint8)
+    for i in range(4):
+        nibble = selectors >> 4 * i & 15
+        byte = both[np.arange(THREADS), nibble & 7]
+        sign = np.where(byte >= 128, 255, 0)
+        assert (got.view(np.uint8).reshape(-1, 4)[:, i] == np.where(nibble >= 8, sign, byte)).all()
+
+
 def test_fp8_packing_saturates() -> None:
     big = X * 1000
     got = apply(lambda x, y, tx: dev("pack_e4m3x4", x, y, x, y), big, Y, out="uint32").view(np.uint8).reshape(-1, 4)

@@ -80,8 +80,8 @@ _PACKED_TILES = (
 def packed_gemm_tile(
     M: Any, N: Any, K: Any, weight_bits: int, extra_bytes: int = 0, arch: str | Arch = DEFAULT_CUDA
 ) -> GemmTile:
-    """The tile for C (M, N) = A (M, K) @ W^T of 16-bit activations and weights (N, K) of `weight_bits` bits, which a block
-    unpacks into registers.
+    """The tile for C (M, N) = A (M, K) @ W^T of 16-bit activations and weights (N, K) of `weight_bits` bits, which are
+    unpacked into registers.
 
     `extra_bytes`: shared memory that a column of C needs beside the ring, as for its scales; two stages say that there
     is no room for more. Sizes that are no int count as large.

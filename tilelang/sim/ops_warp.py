@@ -332,6 +332,19 @@ for _suffix, _dtype in (("bf16x2", _BF16), ("f16x2", np.dtype(np.float16))):
     _packed(f"abs2_{_suffix}", _dtype, np.abs)
 
 
+@meaning("permute_bytes")
+def permute_bytes(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, selector: Any) -> Any:
+    words = np.asarray(a, np.uint64) | np.asarray(b, np.uint64) << np.uint64(32)
+    out: Any = np.uint64(0)
+    for i in range(4):
+        nibble = np.asarray(selector, np.uint64) >> np.uint64(4 * i) & np.uint64(15)
+        byte = words >> (nibble & np.uint64(7)) * np.uint64(8) & np.uint64(255)
+        sign = byte >> np.uint64(7) & np.uint64(1)
+        byte = np.where(nibble >= 8, sign * np.uint64(255), byte)  # the sign of the byte, eight times
+        out = out | byte << np.uint64(8 * i)
+    return np.asarray(out).astype(np.uint32)
+
+
 def _dot4(name: str, small: Any, wide: Any) -> None:
     @meaning(name)
     def run(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, c: Any) -> Any:

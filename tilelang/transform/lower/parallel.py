@@ -54,7 +54,7 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
         ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)
     body = _written_out(body, ctx)
     asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0))
-    plan = plan_vectors(ctx, slots, variables, body, asked, attrs.ASYNC_COPY in loop.annotations)
+    plan = plan_vectors(ctx, slots, variables, body, asked, attrs.ASYNC_COPY in loop.annotations, preload=True)
     return _Emitter(ctx, slots, variables, body, plan, loop.span).emit()
 
 
@@ -117,6 +117,18 @@ class _Emitter:
         self.unroll: set[Any] = set()  # loop variables of the body that index registers
 
     def emit(self) -> Stmt:
+        unpacking = self.plan.unpacking
+        return as_stmt([*(unpacking.preload(self.ctx, self._at) if unpacking is not None else ()), self._loop()])
+
+    def _at(self, slot: int) -> Translator:
+        """The translator of one slot."""
+        index, _ = iteration(self.slots.layout, self.ctx.thread, const(slot), self.slots.threads)
+        places = {
+            v: const(x, dtype_of(v)) if isinstance(x, int) else x for v, x in zip(self.variables, index, strict=True)
+        }
+        return Translator(self.ctx, self._registers(None, const(0)), places)
+
+    def _loop(self) -> Stmt:
         groups = self.slots.count // self.plan.width
         try:
             body = self._group(self.group if groups > 1 else const(0), None if groups > 1 else 0)
@@ -167,7 +179,7 @@ class _Emitter:
             translator.unroll = self.unroll
             return translator
 
-        body = guarded(conditions, self.plan.emit(at_lane))
+        body = guarded(conditions, self.plan.emit(at_lane, group))
         used = vars_in(body)
         return as_stmt([*(bind for bind in out if bind.var in used), body])
 

@@ -17,7 +17,7 @@ import tvm_ffi
 from tvm import DataType, ir, tirx
 
 from tilelang.ir import attrs
-from tilelang.ir.stmts import as_list, buffers_in, const_int, dtype_of, shape_of
+from tilelang.ir.stmts import as_list, buffers_in, const_int, dtype_of, shape_of, substitute
 from tilelang.ir.walk import collect
 from tilelang.transform.lower.context import (
     Expr,
@@ -32,6 +32,7 @@ from tilelang.transform.lower.context import (
 from tilelang.transform.lower.numeric import Unknown, mentions, split
 from tilelang.transform.lower.packed_sums import packed_lanes, sum_of
 from tilelang.transform.lower.slots import Slots, register_of
+from tilelang.transform.lower.unpack import find_packs, may_pack
 from tilelang.transform.lower.vectorize import VECTOR_BYTES, Plan, Vector, cast_lanes
 
 __all__ = ["plan_vectors"]
@@ -40,20 +41,30 @@ CAST_LANES = 4  # lanes of a narrowing cast between registers
 
 
 def plan_vectors(
-    ctx: LowerContext, slots: Slots, variables: Sequence[Any], body: Stmt, asked: int, asynchronous: bool = False
+    ctx: LowerContext,
+    slots: Slots,
+    variables: Sequence[Any],
+    body: Stmt,
+    asked: int,
+    asynchronous: bool = False,
+    preload: bool = False,
 ) -> Plan:
-    """Decides the vectors of a loop body; `asked` > 0 bounds their width in elements."""
+    """Decides the vectors of a loop body; `asked` > 0 bounds their width in elements. `preload`: the caller emits what
+    the plan's unpacking has to do in front of the loop."""
     touched = buffers_in(body)
     plan = Plan(_items(body), body, asynchronous=asynchronous)
     plan.fragments = any(is_fragment(b) for b in touched)
     plan.locals = any(scope_of(b) in (attrs.LOCAL, attrs.VAR) for b in touched)
     memory = any(is_global(b) or is_shared(b) for b in touched)
-    if not memory and not any(_narrows(s) for s in collect(body, tirx.BufferStore)):
+    if not memory and not any(_narrows(s) for s in collect(body, tirx.BufferStore)) and not may_pack(body):
         return plan
     limit, dim = next(((w, d) for w in (16, 8, 4, 2) for d in [slots.run(w)] if d is not None), (1, None))
     limit = min(limit, _power_of_two(asked)) if asked else limit
     if limit == 1 or dim is None:
         return plan
+    if may_pack(body):
+        plan.unpacking = find_packs(ctx, slots, variables, plan.items, limit, preload)
+        plan.items = plan.unpacking.items if plan.unpacking is not None else plan.items
     return _Analysis(ctx, slots, variables, plan, limit, dim).run()
 
 
@@ -88,6 +99,8 @@ class _Analysis:
     ) -> None:
         self.ctx, self.slots, self.variables, self.plan, self.limit, self.dim = ctx, slots, variables, plan, limit, dim
         self.varying = {variables[dim]}
+        if plan.unpacking is not None:
+            self.varying.add(plan.unpacking.lane)
         self.stored: list[set[Any]] = []  # buffers that statement k writes (a call counts as writing what it mentions)
         self.loaded: list[set[Any]] = []
 
@@ -106,10 +119,13 @@ class _Analysis:
         loads = [v for k in range(len(plan.items)) if k not in plan.early for v in self._loads_of(k)]
         memory = [v for v in (*stores, *loads, *sums) if not is_fragment(v.buffer)]
         casts = [v for v in stores if is_fragment(v.buffer) and _narrows(v.node)]
-        if not memory and not casts:
+        if not memory and not casts and plan.unpacking is None:
             plan.early.clear()
             return plan
-        plan.width = max(v.chunk for v in (memory or casts))
+        plan.width = max((v.chunk for v in (memory or casts)), default=1)
+        if plan.unpacking is not None:
+            plan.width = max(plan.width, plan.unpacking.span)
+            plan.steady = self._steady()
         plan.dim, plan.varying = self.dim, self.variables[self.dim]
         plan.stores = [_clip(v, plan.width) for v in stores]
         plan.loads = [_clip(v, plan.width) for v in loads]
@@ -119,6 +135,34 @@ class _Analysis:
             plan.stores = [v for v in plan.stores if not is_fragment(v.buffer) or _narrows(v.node)]
             plan.loads = [v for v in plan.loads if not is_fragment(v.buffer)]
         return plan
+
+    def _steady(self) -> list[Any]:
+        """Loads whose element is the same for all slots of a group."""
+        width, var = self.plan.width, self.variables[self.dim]
+        lines = self.slots.index[self.dim].reshape(self.slots.threads, -1, width)
+        if np.any(lines[..., 0] % width):
+            return []
+        chunk, lane = tirx.Var("q", dtype_of(var)), tirx.Var("s", dtype_of(var))
+        extent = int(np.max(self.slots.index[self.dim])) + 1
+        for v, n in ((chunk, -(-extent // width)), (lane, width)):
+            self.ctx.analyzer.bind(v, ir.Range.from_min_extent(tirx.const(0, dtype_of(v)), tirx.const(n, dtype_of(v))))
+
+        def same(index: Expr) -> bool:
+            if not mentions(index, self.varying):
+                return True
+            if mentions(index, self.varying - {var}) or collect(index, ir.TensorLoad):
+                return False
+            moved = self.ctx.analyzer.simplify(substitute(index, {var: chunk * width + lane}))
+            return not mentions(moved, {lane})
+
+        changed = set().union(*self.stored)
+        return [
+            load
+            for k, (guards, stmt) in enumerate(self.plan.items)
+            if k not in self.plan.early and not guards and isinstance(stmt, tirx.BufferStore | tirx.Bind)
+            for load in collect(stmt.value, ir.TensorLoad)
+            if load.source not in changed and all(same(x) for x in load.indices)
+        ]
 
     def _is_direct(self) -> bool:
         plan = self.plan

@@ -49,5 +49,5 @@ def lower_vectorized_loop(loop: Any, ctx: LowerContext, make: Callable[[dict[Any
     def at_lane(lane: Expr) -> Translator:
         return make({var: start if const_int(lane) == 0 else start + lane})
 
-    code = plan.emit(at_lane)
+    code = plan.emit(at_lane, group if groups > 1 else const(0))
     return unrolled(group, groups, code) if groups > 1 else code

@@ -21,6 +21,7 @@ from tilelang.ir.stmts import as_stmt, dtype_of
 from tilelang.transform.lower.context import Expr, Stmt, const, is_fragment, is_global, is_shared
 from tilelang.transform.lower.packed_sums import packed_sum, sum_of
 from tilelang.transform.lower.translate import Translator, guarded, unrolled, zero
+from tilelang.transform.lower.unpack import Unpacking
 
 __all__ = ["VECTOR_BYTES", "Plan", "Vector", "cast_lanes"]
 
@@ -78,10 +79,12 @@ class Plan:
     fragments: bool = False
     locals: bool = False
     asynchronous: bool = False  # asked for: copies global -> shared by cp.async
+    unpacking: Unpacking | None = None  # values that are computed a register at a time
+    steady: list[Any] = field(default_factory=list)  # loads of one element for the whole group
     direct: bool = False  # one store of a load, a cast load, or a value that is the same for the whole group
 
-    def emit(self, make: MakeTranslator) -> Stmt:
-        """Code of one group."""
+    def emit(self, make: MakeTranslator, group: Expr) -> Stmt:
+        """Code of group number `group`."""
         if self.width == 1:
             return make(const(0))(self.body)
         if self.direct:
@@ -90,6 +93,8 @@ class Plan:
         done: dict[int, Any] = {}
         uniform = make(const(0))
         out += [uniform(self.items[k][1]) for k in sorted(self.early)]
+        if self.unpacking is not None:
+            out += self.unpacking.group(uniform.ctx, make, group, self.width)
         for load in self.loads:
             dtype = dtype_of(load.node)
             done[load.node.id_] = temp = _temp(f"{load.buffer.name}_v", self.width, dtype)
@@ -166,9 +171,11 @@ class Plan:
     def _scalar(self, make: MakeTranslator, done: dict[int, Any], results: dict[int, Any]) -> list[Stmt]:
         """The body slot by slot, with vector loads replaced by their registers and vector stores by results."""
         lane = tirx.Var("s", "int32")
-        translator = make(lane)
-        translator.replaced = {key: temp[lane] for key, temp in done.items()}
-        out = []
+        translator, out = make(lane), []
+        steady = {load.id_: make(const(0))(load) for load in self.steady if load.id_ not in done}
+        translator.replaced = {**steady, **{key: temp[lane] for key, temp in done.items()}}
+        if self.unpacking is not None:
+            translator.substitution[self.unpacking.lane] = lane
         for k, (guards, stmt) in enumerate(self.items):
             if k in self.early:
                 continue
