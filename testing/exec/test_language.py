@@ -6,7 +6,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
+import tilelang
 import tilelang.language as T
 from tilelang.codegen.cpu import build_cpu
 from tilelang.codegen.cpu.errors import CpuUnsupported
@@ -269,3 +271,23 @@ def test_grid_of_unknown_size_and_a_clipped_copy():
     padded = np.concatenate([a, np.zeros((32, 2, 8), "float32")])
     want = np.stack([padded[s : s + 32].transpose(1, 0, 2) for s in starts])
     np.testing.assert_array_equal(out, want)
+
+
+def test_memory_that_nobody_wrote_shows():
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), F: T.Tensor((64,), "float32"), I: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            fragment, tile = T.alloc_fragment((64,), "float32"), T.alloc_shared((64,), "int32")
+            own = T.alloc_local((1,), "float32")
+            tx = T.get_thread_binding()
+            if X[tx] > 0:
+                own[0] = 1.0
+            T.copy(fragment, F)
+            T.copy(tile, I)
+            X[tx] = own[0]
+
+    x, f, i = torch.full((64,), -1.0), torch.zeros(64), torch.zeros(64, dtype=torch.int32)
+    x[0] = 1.0
+    tilelang.compile(main, target="cpu")(x, f, i)
+    assert bool(f.isnan().all()) and i.tolist() == [85] * 64
+    assert x[0] == 1.0 and bool(x[1:].isnan().all())

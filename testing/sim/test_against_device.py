@@ -91,12 +91,15 @@ CONVERSIONS = [
 ]
 
 
+@pytest.mark.parametrize("target", ["sim", "cpu"])
 @pytest.mark.parametrize(("src", "dst", "values", "want"), CONVERSIONS)
-def test_conversions_of_what_no_integer_holds(src: str, dst: str, values: list[float], want: list[int]) -> None:
+def test_conversions_of_what_no_integer_holds(
+    src: str, dst: str, values: list[float], want: list[int], target: str
+) -> None:
     a = torch.zeros(1024, dtype=getattr(torch, src))
     a[: len(values)] = torch.tensor(values, dtype=torch.float64).to(a.dtype)
     out = torch.zeros(1024, dtype=getattr(torch, dst))
-    tilelang.compile(cast_program(src, dst), target="sim")(a, out)
+    tilelang.compile(cast_program(src, dst), target=target)(a, out)
     assert out[: len(values)].tolist() == want
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tvm import tirx
 
 from tilelang.ir.device_ops import DeviceOp, Kind
+from tilelang.ir.stmts import const_int
 from tilelang.sim.report import SimUnsupported
 from tilelang.sim.table import MEANINGS
 from tilelang.sim.values import INTRINSICS, np_dtype
@@ -27,6 +28,7 @@ _BINARY = {
 }  # fmt: skip
 _BINARY_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
 _FUNCTIONS = {"Div": "trunc_div", "Mod": "trunc_mod", "Min": "minimum", "Max": "maximum"}
+_DIVISIONS = {"FloorDiv": "floor_div", "FloorMod": "floor_mod", "Div": "trunc_div", "Mod": "trunc_mod"}
 # Uniform integers are Python's: these are reduced to the width of their type (signed sums seldom leave it).
 _WRAPPING = {"u": {"Add", "Sub", "Mul", "LShift"}, "i": {"Mul", "LShift"}, "b": set(), "f": set(), "V": set()}
 # C functions that kernels call by name.
@@ -47,6 +49,7 @@ class Expressions:
         self.out: list[str] = []
         self.consts: dict[str, Any] = {}
         self.depth, self.names, self.site, self.mask = 1, 0, 0, "None"
+        self.on_device = False  # or still in front of the launch
         self.vector: tuple[Any, int] | None = None
         self.granule = 16
         self.places: dict[Any, int] = {}  # shared buffer -> its address, where static
@@ -141,12 +144,19 @@ class Expressions:
     def binary(self, t: str, e: Any, x: Any, y: Any) -> tuple[str, str]:
         (a, ka), (b, kb) = self.ex(x), self.ex(y)
         kind = max(ka, kb)
+        if t in _DIVISIONS and np_dtype(e.ty.dtype).kind in "iu" and not const_int(y):
+            return self.division(t, e, a, b, kind)
         if t in _FUNCTIONS:
             return f"{_FUNCTIONS[t]}({a}, {b})", kind
         text = f"({a} {_BINARY[t]} {b})"
         if kind == "u" and t in _WRAPPING[np_dtype(e.ty.dtype).kind]:
             text = f"wrap({text}, {self.dtype(e.ty.dtype)})"
         return text, kind
+
+    def division(self, t: str, e: Any, a: str, b: str, kind: str) -> tuple[str, str]:
+        """An integer division by a value of the run."""
+        text = f"{_DIVISIONS[t]}({a}, {b if self.on_device else f'nonzero({b})'})"
+        return (f"wrap({text}, {self.dtype(e.ty.dtype)})" if kind == "u" else text), kind
 
     def ex_Cast(self, e: Any) -> tuple[str, str]:
         a, kind = self.ex(e.value)

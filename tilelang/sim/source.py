@@ -316,6 +316,7 @@ class _Translator(Expressions):
     # --- the function
     def run(self) -> Translation:
         launches = self.host()
+        self.on_device = True
         host, texts = ["def host(P, REPORT):", *self.out], []
         visible = ", ".join(n for n, _ in self.env.values())
         for i, launch in enumerate(launches):

@@ -9,6 +9,7 @@ own precision. Fast-math approximations are not modelled: `ex2.approx` is `exp2`
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -19,8 +20,11 @@ import numpy as np
 __all__ = [
     "INTRINSICS",
     "cast",
+    "floor_div",
+    "floor_mod",
     "maximum",
     "minimum",
+    "nonzero",
     "np_dtype",
     "register_image",
     "reinterpret",
@@ -108,16 +112,31 @@ def register_image(x: Value, dtype: np.dtype) -> Value:
     return np.asarray(x).astype(dtype, copy=False)
 
 
-def trunc_div(a: Value, b: Value) -> Value:
-    """Division as C does it: integers towards zero (0 where the divisor is 0: such lanes are masked), floats
-    exactly.
-    """
+def nonzero(b: Value) -> Value:
+    """A divisor of the host, where 0 is a mistake as the launcher says it. Raises ValueError."""
+    if b == 0:
+        raise ValueError("division by zero in a launch expression")
+    return b
+
+
+def floor_div(a: Value, b: Value) -> Value:
+    """Integer division downwards; by 0 it is -1 (all bits), as on the cpu target."""
+    return _divided(a, b, operator.floordiv)
+
+
+def floor_mod(a: Value, b: Value) -> Value:
+    """What `floor_div` leaves, with the sign of b; by 0 it is a."""
     if isinstance(a, int) and isinstance(b, int):
-        return 0 if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
-    if (np.asarray(a).dtype.kind in "iub") and (np.asarray(b).dtype.kind in "iub"):
-        q = a // b
-        return q + ((q < 0) & (q * b != a)) if np.result_type(a, b).kind == "i" else q
-    return a / b
+        return a % b if b else a
+    q = floor_div(a, b)
+    return a - q * b
+
+
+def trunc_div(a: Value, b: Value) -> Value:
+    """Division as C does it: integers towards zero (by 0 it is -1, all bits), floats exactly."""
+    if np.asarray(a).dtype.kind not in "iub" or np.asarray(b).dtype.kind not in "iub":
+        return a / b
+    return _divided(a, b, _towards_zero)
 
 
 def trunc_mod(a: Value, b: Value) -> Value:
@@ -125,6 +144,26 @@ def trunc_mod(a: Value, b: Value) -> Value:
     if np.asarray(a).dtype.kind in "iub":
         return a - trunc_div(a, b) * b
     return np.fmod(a, b)
+
+
+def _towards_zero(a: Value, b: Value) -> Value:
+    if isinstance(a, int) and isinstance(b, int):
+        return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+    q = a // b
+    return q + ((q < 0) & (q * b != a)) if np.result_type(a, b).kind == "i" else q
+
+
+def _divided(a: Value, b: Value, divide: Callable[[Value, Value], Value]) -> Value:
+    """An integer quotient, of any divisor."""
+    if isinstance(a, int) and isinstance(b, int):
+        return divide(a, b) if b else -1
+    if isinstance(b, int):
+        b = np.asarray(b, np.asarray(a).dtype)
+    zero = b == 0
+    if not np.any(zero):
+        return divide(a, b)
+    q = np.asarray(divide(a, np.where(zero, np.ones_like(b), b)))
+    return np.where(zero, ~np.zeros_like(q), q)
 
 
 def minimum(a: Value, b: Value) -> Value:

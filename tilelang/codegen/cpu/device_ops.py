@@ -13,7 +13,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.codegen.cpu.errors import CpuUnsupported
-from tilelang.codegen.cpu.llvm_helpers import HELPERS, maximum_nan
+from tilelang.codegen.cpu.llvm_helpers import is_helper, maximum_nan
 from tilelang.ir.device_ops import DeviceOp
 
 __all__ = ["lower_device_op"]
@@ -57,7 +57,7 @@ def _pointer(op: DeviceOp) -> Any:
 
 
 def _extern(op: DeviceOp, name: str) -> Any:
-    if name not in HELPERS:
+    if not is_helper(name):
         raise CpuUnsupported(what=f"{op.name} of {op.statics.get('dtype')}")
     return tirx.call_extern(str(op.statics["dtype"]), name, *op.operands.values())
 

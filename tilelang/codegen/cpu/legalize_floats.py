@@ -19,7 +19,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from tilelang.codegen.cpu.errors import CpuUnsupported
-from tilelang.codegen.cpu.llvm_helpers import FLOAT_FORMATS, HELPERS, decode, encode, helper_texts
+from tilelang.codegen.cpu.llvm_helpers import FLOAT_FORMATS, decode, encode, helper_texts, is_helper
 from tilelang.codegen.cpu.loops import is_narrow_float, twin
 from tilelang.ir import walk
 from tilelang.ir.stmts import as_stmt, dtype_of
@@ -59,7 +59,7 @@ def legalize_floats(func: tirx.PrimFunc) -> tirx.PrimFunc:
 def _helpers_in(body: Any) -> set[str]:
     """Names of the LLVM functions that a body calls."""
     calls = walk.collect(body, ir.Call, lambda c: getattr(c.op, "name", "") in _EXTERN_CALLS)
-    return {str(c.args[0].value) for c in calls} & HELPERS.keys()
+    return {name for c in calls if is_helper(name := str(c.args[0].value))}
 
 
 class _Legalizer:
@@ -197,8 +197,13 @@ class _Legalizer:
 
 
 def _encode_reinterpreted(call: Any) -> Any:
-    """The bits of a narrow value, asked for while its type is known: it will be a float32."""
-    if getattr(call.op, "name", "") != "tirx.reinterpret" or _dtype(call.args[0]) not in FLOAT_FORMATS:
+    """The bits of a narrow value, asked for while its type is known: it will be a float32. TVM's llvm target takes a
+    reinterpreted zero for a null pointer."""
+    if getattr(call.op, "name", "") != "tirx.reinterpret":
+        return call
+    if isinstance(call.args[0], tirx.IntImm) and int(call.args[0].value) == 0:
+        return tirx.const(0, _dtype(call))
+    if _dtype(call.args[0]) not in FLOAT_FORMATS:
         return call
     bits = encode(call.args[0], _dtype(call.args[0]))
     return bits if _dtype(bits) == _dtype(call) else tirx.reinterpret(_dtype(call), bits)

@@ -2,8 +2,8 @@
 """Functions written in LLVM's language, linked into a program that calls them and inlined there.
 
 They say what TIR cannot: conversions of narrow floats (as expressions these mention their argument several times, and
-nested ones would grow without bound), NaN-aware extrema, atomics. `helper_texts` gives the definitions of the names
-that a program calls.
+nested ones would grow without bound), NaN-aware extrema, atomics, printing. `helper_texts` gives the definitions of the
+names that a program calls.
 
 Conversions round to nearest even. What is too large becomes infinity, in float8_e4m3fn (which has none) NaN, as
 torch's conversion does; NaN stays NaN. bfloat16 values are passed as float32.
@@ -18,10 +18,12 @@ from typing import Any
 
 from tvm import tirx
 
+from tilelang.codegen.cpu.conversions import conversion_texts
 from tilelang.codegen.cpu.directed import directed_texts
-from tilelang.codegen.cpu.floor_division import floor_texts
+from tilelang.codegen.cpu.divisions import division_texts
+from tilelang.codegen.cpu.printing import DECLARATIONS, is_print, print_text
 
-__all__ = ["FLOAT_FORMATS", "HELPERS", "FloatFormat", "decode", "encode", "helper_texts", "maximum_nan"]
+__all__ = ["FLOAT_FORMATS", "FloatFormat", "decode", "encode", "helper_texts", "is_helper", "maximum_nan"]
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,22 @@ def helper_texts(names: Iterable[str]) -> str:
 
     def want(name: str) -> None:
         if name not in wanted:
-            for other in HELPERS[name].needs:
+            for other in _helper(name).needs:
                 want(other)
             wanted[name] = None
 
     for name in sorted(set(names)):
         want(name)
-    return "\n".join(HELPERS[n].text() for n in wanted)
+    return "\n".join(_helper(n).text() for n in wanted)
+
+
+def is_helper(name: str) -> bool:
+    """Has this function a definition here."""
+    return name in _HELPERS or is_print(name)
+
+
+def _helper(name: str) -> _Helper:
+    return _HELPERS[name] if name in _HELPERS else _Helper(lambda: print_text(name), ("printf",))
 
 
 def _hex(value: float) -> str:
@@ -270,8 +281,10 @@ def _helpers() -> dict[str, _Helper]:
     for d in integers:
         table[f"tl_atomic_cas_{d}"] = _Helper(lambda d=d: _cas_text(d))
     table |= {name: _Helper(text, needs) for name, (text, needs) in directed_texts().items()}
-    table |= {name: _Helper(text) for name, text in floor_texts().items()}
+    table |= {name: _Helper(text) for name, text in division_texts().items()}
+    table |= {name: _Helper(text, needs) for name, (text, needs) in conversion_texts().items()}
+    table["printf"] = _Helper(lambda: DECLARATIONS)
     return table
 
 
-HELPERS = _helpers()
+_HELPERS = _helpers()

@@ -10,7 +10,7 @@ Nothing is assumed about layouts, pipelines or barriers: this is the reference t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -18,13 +18,16 @@ from typing import Any
 from tvm import ir, sym, tirx
 
 from tilelang.codegen.cpu.breaks import unfold_breaks
+from tilelang.codegen.cpu.conversions import call_conversions
 from tilelang.codegen.cpu.device_ops import lower_device_op
+from tilelang.codegen.cpu.divisions import call_divisions, divisors
 from tilelang.codegen.cpu.errors import CpuUnsupported, blame
-from tilelang.codegen.cpu.floor_division import call_floor_divisions
 from tilelang.codegen.cpu.legalize_floats import legalize_floats
 from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
+from tilelang.codegen.cpu.printing import print_by_block, print_call
 from tilelang.codegen.cpu.returns import unfold_returns
 from tilelang.codegen.cpu.scratch import check_scratch
+from tilelang.codegen.cpu.symbols import solve_symbols
 from tilelang.codegen.cpu.threads import serialize_threads
 from tilelang.codegen.cpu.tile_ops import expand_tile_op
 from tilelang.ir import attrs, walk
@@ -45,7 +48,8 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
     sees reads of memory that the program never wrote. Raises CpuUnsupported and TileOpMisfit."""
     func = _unaligned(drop_empty(carry_nibbles(func)))
     body = as_stmt(_lower_host(as_list(func.body), poison))
-    return legalize_floats(func.with_body(_on_the_host(func, call_floor_divisions(body))))
+    func = solve_symbols(func.with_body(body))
+    return legalize_floats(func.with_body(_on_the_host(func, call_divisions(call_conversions(func.body)))))
 
 
 def _on_the_host(func: tirx.PrimFunc, body: Any) -> Any:
@@ -77,6 +81,7 @@ def _lower_host(stmts: Iterable[Any], poison: bool) -> list[Any]:
     out = []
     for stmt in stmts:
         kernel = kernel_of(stmt)
+        out += _checked_divisors(stmt, kernel)
         if kernel is not None:
             out.append(_lower_kernel(kernel, poison))
         elif isinstance(stmt, tirx.IfThenElse):
@@ -97,13 +102,24 @@ def _lower_host(stmts: Iterable[Any], poison: bool) -> list[Any]:
     return out
 
 
+def _checked_divisors(stmt: Any, kernel: Kernel | None) -> Iterator[Any]:
+    """Assertions in front of a statement of the host, by whose divisors 0 the launch would be nonsense."""
+    if kernel is not None:
+        exprs = [extent for _, extent in kernel.axes]
+    else:
+        exprs = [getattr(stmt, name, None) for name in ("value", "condition", "min", "extent")]
+    for divisor in (d for e in exprs if isinstance(e, ir.Expr) for d in divisors(e)):
+        what = [ir.StringImm("division by zero in a launch expression")]
+        yield tirx.AssertStmt(tirx.NE(divisor, tirx.const(0, dtype_of(divisor))), ir.StringImm("ValueError"), what)
+
+
 def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     """One launch: a loop over the flattened grid, its body with hoisted, block-local buffers."""
     if any(const_int(extent) == 0 for _, extent in kernel.axes):
         return as_stmt([])
     kernel = kernel.with_body(rebuild(unfold_returns(kernel.body), expand_private))
     check_scratch(kernel)
-    kernel = serialize_threads(kernel)
+    kernel = serialize_threads(print_by_block(kernel))
     kernel = kernel.with_body(unfold_breaks(kernel.body))
     analyzer = sym.Analyzer()
     for iv, extent in kernel.axes:
@@ -194,6 +210,8 @@ class _Block:
         op = DeviceOp.from_node(call)
         if op is None:
             if getattr(call.op, "name", "") in ("tirx.call_extern", "tirx.call_pure_extern"):
+                if call.args[0].value == "printf":
+                    return print_call([descend(a) for a in call.args[1:]])
                 raise CpuUnsupported(what=f"the CUDA function {call.args[0].value}")
             return descend(call)
         elements = []  # that the op has pointers to
