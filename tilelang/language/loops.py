@@ -47,8 +47,10 @@ def Pipelined(
 ) -> LoopSpec:
     """`for k in T.Pipelined(n, num_stages=3):` copies of later iterations run while earlier ones compute.
 
-    `num_stages=0` is a plain loop. `order` and `stage` (both or neither), `sync` and `group` describe a schedule of the
-    statements by hand; the compiler derives its own from their dependences, and results are the same.
+    `num_stages=0` is a plain loop. `order` and `stage` (both or neither) are a schedule by hand, one entry a statement
+    of the body (or a list of `group`): statements of a later stage run that many iterations behind, those that run
+    together do so in their order, and -1 leaves a copy to the compiler. Results are those of the loop as it is written:
+    a schedule that would change them is an error. `sync` says nothing here.
     """
     Builder.current("Pipelined")
     known = static_int(num_stages)
@@ -60,9 +62,30 @@ def Pipelined(
         )
     notes: dict[str, Any] = {attrs.NUM_STAGES: int(num_stages), **(annotations or {})}
     if order is not None and stage is not None:
-        notes[attrs.PIPELINE_ORDER] = [int(o) for o in order]
-        notes[attrs.PIPELINE_STAGE] = [int(s) for s in stage]
+        if len(order) != len(stage) or (group is not None and len(group) != len(order)):
+            raise errors.LoopOptions(
+                why="the lists `order`, `stage` and `group` of T.Pipelined have different lengths",
+                instead="give each one entry a statement, or each one entry a group",
+            )
+        notes |= _schedule(order, stage, [[k] for k in range(len(order))] if group is None else group)
     return LoopSpec("pipelined", (_axis(start, stop),), notes)
+
+
+def _schedule(order: list[int], stage: list[int], group: list[list[int]]) -> dict[str, Any]:
+    """The place and the stage of each statement; those of a group follow each other."""
+    members = [int(k) for part in group for k in part]
+    if sorted(members) != list(range(len(members))):
+        raise errors.LoopOptions(
+            why=f"the groups of T.Pipelined name the statements {sorted(members)}",
+            instead="name each statement of the body once, counted from 0",
+        )
+    place = {k: (int(o), k) for o, part in zip(order, group, strict=True) for k in part}
+    ranks = {key: rank for rank, key in enumerate(sorted(key for key in place.values() if key[0] >= 0))}
+    stages = {k: int(s) for s, part in zip(stage, group, strict=True) for k in part}
+    return {
+        attrs.PIPELINE_ORDER: [ranks.get(place[k], -1) for k in sorted(members)],
+        attrs.PIPELINE_STAGE: [stages[k] for k in sorted(members)],
+    }
 
 
 def _extent(value: Any) -> Any:

@@ -15,6 +15,7 @@ __all__ = [
     "NeedsArch",
     "OutOfBarriers",
     "RegisterBudget",
+    "ScheduleByHand",
     "SharedMemoryExceeded",
     "SubByteStorage",
     "UnsupportedOperand",
@@ -95,3 +96,11 @@ class GridBarrierWithoutState(UserError):
     code = "TL5014"
     message = "T.sync_grid() needs the launcher of this package; Relax launches kernels itself"
     help = "call the kernel outside of the Relax program, or split it into two launches"
+
+
+class ScheduleByHand(UserError):
+    """`order` and `stage` move statements over iterations; values must stay what the loop computes in its own order."""
+
+    code = "TL5015"
+    message = "the `order` and `stage` of this T.Pipelined cannot be kept: {why}"
+    help = "leave them out: the compiler derives a schedule from the dependences"

@@ -29,7 +29,7 @@ from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, touches, written_in
 from tilelang.analysis.manual import by_hand
 from tilelang.analysis.views import viewed
-from tilelang.ir.attrs import FRAGMENT
+from tilelang.ir.attrs import FRAGMENT, PIPELINE_ORDER
 from tilelang.ir.stmts import (
     Kernel,
     as_list,
@@ -100,7 +100,7 @@ class _Plan:
 
 
 def _plan(loop: Any, kernel: Kernel) -> _Plan | None:
-    if pipeline_stages(loop) < 2 or loop.step is not None:
+    if pipeline_stages(loop) < 2 or loop.step is not None or PIPELINE_ORDER in loop.annotations:
         return None
     body = as_list(loop.body)
     if by_hand(body) or viewed(kernel.body):

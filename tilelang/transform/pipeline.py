@@ -37,6 +37,8 @@ from tilelang.transform.insert_sync import insert_sync
 from tilelang.transform.lazy_rescale import lazy_rescale
 from tilelang.transform.lower_tile_ops import lower_tile_ops
 from tilelang.transform.make_persistent import make_persistent
+from tilelang.transform.mark_hand_written import mark_hand_written
+from tilelang.transform.order_statements import order_statements
 from tilelang.transform.overlap_gemms import overlap_gemms
 from tilelang.transform.peel_masks import peel_masks
 from tilelang.transform.pipeline_async_copies import pipeline_async_copies
@@ -82,10 +84,20 @@ class Pass:
     why: str
 
 
+def _asks_for_hand_written(options: CompileOptions) -> bool:
+    """Is anything asked for that concerns the program's own accesses alone."""
+    return not (options.sync_threads and options.safe_memory_access)
+
+
 PIPELINE: dict[str, tuple[Pass, ...]] = {
     "tir": (),
     "laid-out": (
         Pass("drop_empty", lambda f, c: drop_empty(f), "no other pass has to think of tensors without elements"),
+        Pass(
+            "mark_hand_written",
+            lambda f, c: mark_hand_written(f) if _asks_for_hand_written(c.options) else f,
+            "while tile statements are no loops",
+        ),
         Pass("carry_nibbles", lambda f, c: carry_nibbles(f), "what still has four-bit elements then is refused"),
         Pass("check_arch", lambda f, c: check_arch(f, c.arch), "errors name the program's own statements"),
         Pass(
@@ -95,6 +107,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         ),
         Pass("adjoin_groups", lambda f, c: adjoin_groups(f), "later passes number a group of threads from its first"),
         Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
+        Pass("order_statements", lambda f, c: order_statements(f), "while a statement is what the program calls one"),
         Pass(
             "plan_gemms",
             lambda f, c: plan_gemms(f, c.arch),
@@ -158,7 +171,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: plan_arena(f, c.options.reuse_shared),
             "versions are known; sharing of bytes makes conflicts",
         ),
-        Pass("insert_sync", lambda f, c: insert_sync(f), "sees every access and every overlap"),
+        Pass("insert_sync", lambda f, c: insert_sync(f, c.options.sync_threads), "sees every access and every overlap"),
         Pass(
             "take_turns",
             lambda f, c: take_turns(f, c.options, c.notes),
@@ -167,7 +180,9 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
     ),
     "device": (
         Pass(
-            "lower_tile_ops", lambda f, c: lower_tile_ops(f, c.arch, c.options.fast_math), "nothing is left to choose"
+            "lower_tile_ops",
+            lambda f, c: lower_tile_ops(f, c.arch, c.options),
+            "nothing is left to choose",
         ),
         Pass(
             "supply_grid_state",
