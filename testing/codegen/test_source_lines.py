@@ -77,7 +77,9 @@ def test_a_statement_has_the_line_of_what_it_was_made_from(source: Any, mark: st
     wanted = sm_90a if source.arch.name == "sm_90a" else sm_80
     lines = source.with_lines()[0].split("\n")
     kernel = next(i for i, line in enumerate(lines) if line.endswith(") {") and "__global__" in line)
-    directives = {lines[i - 1] for i, line in enumerate(lines) if i > kernel and wanted in line}
+    directives = {
+        lines[i - 1] for i, line in enumerate(lines) if i > kernel and wanted in line and "prefetch" not in line
+    }
     assert directives == {f'#line {line_of(mark)} "{__file__}"'}
 
 

@@ -31,6 +31,7 @@ class PassConfigKey(str, Enum):
     TL_DISABLE_WGMMA = "tl.disable_wgmma"
     TL_RASTER_PANEL = "tl.raster_panel"
     TL_CARRY_GEMMS = "tl.carry_gemms"
+    TL_OVERLAP_LAUNCHES = "tl.overlap_launches"
     TL_WARPGROUP_STORES = "tl.warpgroup_stores"
     TL_PERSISTENT = "tl.persistent"
     TL_CLUSTER = "tl.cluster"
@@ -125,6 +126,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_DISABLE_WGMMA: _Effect("wgmma", _not),
     _K.TL_RASTER_PANEL: _Effect("raster_panel", int),
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
+    _K.TL_OVERLAP_LAUNCHES: _Effect("overlap_launches"),
     _K.TL_WARPGROUP_STORES: _Effect("warpgroup_stores"),
     _K.TL_PERSISTENT: _Effect("persistent"),
     _K.TL_CLUSTER: _Effect("cluster", int),

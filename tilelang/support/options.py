@@ -37,6 +37,7 @@ class CompileOptions:
     warpgroup_stores: bool | None = None  # every warpgroup stores its own rows
     cluster: int | None = None  # blocks that share loads of persistent products: 1 or 2
     persistent: bool | None = None  # one block an SM that walks over tiles
+    overlap_launches: bool = True  # a kernel starts while the one in front of it ends
     tile_queue: bool = True  # may a function get a counter of tiles as a last parameter, which its launcher supplies?
     reuse_shared: bool = True  # buffers with disjoint lives share space
     aggressive_shared_merge: bool = False

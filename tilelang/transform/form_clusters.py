@@ -4,7 +4,8 @@
 Before:  copy(B[x, k], Bs)  in blocks (x, y) and (x, y + 1)
 After:   copy(B[x, k], Bs, blocks=2)  in a cluster of the two
 
-Requires: level 2; a launch that make_persistent puts in a loop over tiles, which hands tiles out to clusters.
+Requires: level 2; a launch that make_persistent puts in a loop over tiles, which hands tiles out to clusters, or one
+          that it leaves alone: there blocks that differ in x form pairs.
 Ensures:  loads in pipelined loops that do not depend on the paired block index say how many blocks share them
           (specialize_warps doubles the arrivals, lowering cuts the boxes).
 Does not: pair blocks whose loops differ in length: a slot of both fills only when both have given it back.
@@ -16,6 +17,7 @@ shared), a loss along columns; larger clusters lose.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
@@ -23,18 +25,35 @@ from tvm import tirx
 from tilelang.analysis.block_loads import bind_values, depends_on, pipelined_loops
 from tilelang.analysis.copies import bits_of
 from tilelang.ir.attrs import CLUSTER_DIMS, LAYOUT
-from tilelang.ir.stmts import Kernel, bodies, const_int, rebuild, shape_of, walk_list
+from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, rebuild, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout import loads as load_layout
 from tilelang.layout import shared_tile_of
 
-__all__ = ["BLOCKS", "pair_blocks"]
+__all__ = ["BLOCKS", "form_clusters", "pair_blocks"]
 
 BLOCKS = 2
+_ORDERS = frozenset({"use_swizzle", "order_blocks"})
 
 
-def pair_blocks(kernel: Kernel) -> tuple[str, Kernel] | None:
-    """(tag of the paired block index, the launch with its shared loads marked); None where no pair shares a load."""
+def form_clusters(func: Any, ctx: Any) -> Any:
+    """The function with pairs of blocks in launches that are still as the program has them."""
+    return map_kernels(func, lambda kernel: _form(kernel, ctx))
+
+
+def _form(kernel: Kernel, ctx: Any) -> Kernel:
+    ops = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) is not None]
+    if any(op.name in _ORDERS or op.attrs.get("blocks", 1) > 1 for op in ops):
+        return kernel
+    if ctx.options.cluster != BLOCKS or not ctx.arch.cluster:
+        return kernel
+    pair = pair_blocks(kernel, ("blockIdx.x",))
+    return pair[1] if pair is not None else kernel
+
+
+def pair_blocks(kernel: Kernel, tags: Sequence[str] = ("blockIdx.x", "blockIdx.y")) -> tuple[str, Kernel] | None:
+    """(tag of the paired block index, one of `tags`; the launch with its shared loads marked). None where no pair
+    shares a load."""
     if kernel.fact(CLUSTER_DIMS) is not None:  # the program's own clusters
         return None
     values = bind_values(kernel.body)
@@ -44,7 +63,7 @@ def pair_blocks(kernel: Kernel) -> tuple[str, Kernel] | None:
         if isinstance(s, tirx.AllocBuffer) and LAYOUT in s.annotations
     }
     best: tuple[int, str, list[Any]] = (0, "", [])
-    for tag in ("blockIdx.x", "blockIdx.y"):
+    for tag in tags:
         var, extent = kernel.axis(tag), const_int(kernel.extent(tag))
         if var is None or extent is None or extent % BLOCKS or not _same_loops(kernel, var, values):
             continue

@@ -29,6 +29,7 @@ from tilelang.transform.drop_register_requests import drop_register_requests
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.fold_maxima import fold_maxima
+from tilelang.transform.form_clusters import form_clusters
 from tilelang.transform.hoist_allocations import hoist_allocations
 from tilelang.transform.hoist_invariants import hoist_invariants
 from tilelang.transform.infer_layouts import infer_layouts
@@ -40,6 +41,7 @@ from tilelang.transform.make_persistent import make_persistent
 from tilelang.transform.mark_hand_written import mark_hand_written
 from tilelang.transform.order_statements import order_statements
 from tilelang.transform.overlap_gemms import overlap_gemms
+from tilelang.transform.overlap_launches import overlap_launches
 from tilelang.transform.peel_masks import peel_masks
 from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import plan_arena
@@ -156,6 +158,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
     ),
     "scheduled": (
         Pass("make_persistent", make_persistent, "in front of everything that plans rings and shared memory"),
+        Pass("form_clusters", form_clusters, "launches that are not persistent keep their block indices"),
         Pass("store_by_warpgroup", store_by_warpgroup, "before plan_stages: its stages have bytes of their own"),
         Pass("plan_stages", plan_stages, "layouts fix the bytes of a stage"),
         Pass("init_barriers", lambda f, c: init_barriers(f), "the kernel's start still is that of all threads"),
@@ -191,6 +194,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         ),
         Pass("hoist_invariants", lambda f, c: hoist_invariants(f), "lowering has made descriptors explicit"),
         Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "until here block indices have known ranges"),
+        Pass(
+            "overlap_launches",
+            lambda f, c: overlap_launches(f, c.arch, c.options.overlap_launches),
+            "what a kernel starts with is all there now",
+        ),
         Pass("check_protocol", lambda f, c: check_protocol(f, c.arch), "last: sees what the device will run"),
         Pass("watch_waits", lambda f, c: watch_waits(f, c.options.watchdog), "behind all that knows the plain waits"),
     ),

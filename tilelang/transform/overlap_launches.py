@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets a kernel start while the one in front of it on the stream still ends (programmatic dependent launch).
+
+Before:  if thread == 0: mbar_init(..); sync_threads; if warp >= 8: tma_load(A_map, ..) ..
+After:   if thread == 0: mbar_init(..); sync_threads; if thread == 0: prefetch_tensormap(A_map)
+         griddep_wait; griddep_launch; if warp >= 8: tma_load(A_map, ..) ..
+
+Requires: level 4.
+Ensures:  every thread waits for the grids in front before the first statement that may touch what they wrote or read;
+          in front of the wait are barrier inits and the fetch of tensor maps, which are parameters. Then the next grid
+          may start: it stands at its own wait where it finds room, and its launch is over when this grid ends.
+Does not: touch functions that say pdl_sync or pdl_trigger themselves, nor cooperative launches.
+
+Order is that of the stream: a grid that has waited knows that all grids in front have ended, as each of them has
+waited too. Without the launch attribute, which launchers other than ours may not set, both ops do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, tirx
+
+from tilelang.ir.attrs import DEVICE_OP_PREFIX
+from tilelang.ir.device_ops import DeviceOp, device_op
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, map_kernels
+from tilelang.ir.walk import LOAD, collect
+from tilelang.target.arch import Arch
+
+__all__ = ["overlap_launches"]
+
+SM = 90  # the first with programmatic launches
+_OWN = frozenset({"griddep_wait", "griddep_launch", "grid_sync"})
+# What may stand in front of the wait: it touches nothing outside the block, or its cluster.
+_START = frozenset({"mbar_init", "fence_mbar_init", "sync_threads", "cluster_arrive", "cluster_wait"})
+
+
+def overlap_launches(func: Any, arch: Arch, enabled: bool = True) -> Any:
+    """The function with launches that overlap the end of those in front."""
+    if not enabled or arch.sm < SM or any(op.name in _OWN for op in _device_ops(func.body)):
+        return func
+    return map_kernels(func, _overlap)
+
+
+def _overlap(kernel: Kernel) -> Kernel:
+    at = next((i for i, s in enumerate(kernel.body) if not _is_start(s)), len(kernel.body))
+    maps = {op["map"].args[0]: op["map"] for op in _device_ops(as_stmt(kernel.body)) if "map" in op.operands}
+    fetch = [device_op("prefetch_tensormap", address) for address in maps.values()]
+    one = tirx.EQ(kernel.linear_thread(), tirx.const(0, "int32"))
+    begin = [tirx.IfThenElse(one, as_stmt(fetch), None)] if fetch else []
+    wait = [device_op("griddep_wait"), device_op("griddep_launch")]
+    return kernel.with_body([*kernel.body[:at], *begin, *wait, *kernel.body[at:]])
+
+
+def _is_start(stmt: Any) -> bool:
+    """Is it a declaration or arithmetic, or does it make barriers ready?"""
+    if isinstance(stmt, tirx.AllocBuffer | tirx.DeclBuffer):
+        return True
+    if isinstance(stmt, tirx.Bind):
+        return not _opaque(stmt.value)
+    if isinstance(stmt, tirx.IfThenElse):
+        return not _opaque(stmt.condition) and all(_is_start(s) for body in bodies(stmt) for s in body)
+    op = DeviceOp.from_node(stmt)
+    return op is not None and op.name in _START
+
+
+def _opaque(expr: Any) -> bool:
+    """May it read memory, or do what is not known here?"""
+    return bool(collect(expr, (LOAD, ir.Call), lambda n: _name(n) != DEVICE_OP_PREFIX + "uniform"))
+
+
+def _name(node: Any) -> str:
+    return str(getattr(getattr(node, "op", None), "name", ""))
+
+
+def _device_ops(root: Any) -> list[DeviceOp]:
+    return [op for call in collect(root, ir.Call) if (op := DeviceOp.from_node(call)) is not None]
