@@ -14,7 +14,9 @@ from tilelang.transform.pipeline import Context, lower
 
 def loop_of(func: Any, **options: Any) -> list[str]:
     """The consumers' pipelined loop of the scheduled function."""
-    text = outline(lower(func, SM90, CompileOptions(**{"lazy_rescale": 0.0, **options}), "scheduled"))
+    text = outline(
+        lower(func, SM90, CompileOptions(**{"lazy_rescale": 0.0, "ask_ahead": False, **options}), "scheduled")
+    )
     text = text[text.index("  role consumer") :]
     start = next(i for i, line in enumerate(text) if "stages=2" in line)
     indent = len(text[start]) - len(text[start].lstrip())

@@ -20,10 +20,11 @@ from tilelang.ir.attrs import PARALLEL
 from tilelang.ir.stmts import const_int
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["alu_cycles", "gemm_cycles", "nest_extent", "special_functions"]
+__all__ = ["alu_cycles", "gemm_cycles", "last_heavy", "nest_extent", "special_functions"]
 
 GEMM_FLOPS = 4096
 SIMPLE, SPECIAL = 128, 16
+HEAVY = 2048  # iterations of a nest on a tile; a nest on its rows has one or two hundred
 _SPECIAL = frozenset(
     {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sin", "cos", "rsqrt", "sqrt", "sigmoid", "erf"}
 )
@@ -73,3 +74,9 @@ def special_functions(stmt: Any) -> int:
 
     tvm_ffi.structural_walk(stmt, (ir.Call, call))
     return len(found)
+
+
+def last_heavy(stmts: list[Any]) -> int:
+    """Position of the last nest with special functions on a whole tile; -1 if there is none."""
+    found = [i for i, s in enumerate(stmts) if nest_extent(s) >= HEAVY and special_functions(s)]
+    return found[-1] if found else -1

@@ -30,6 +30,7 @@ class PassConfigKey(str, Enum):
     TL_DISABLE_TMA_LOWER = "tl.disable_tma_lower"
     TL_DISABLE_WGMMA = "tl.disable_wgmma"
     TL_RASTER_PANEL = "tl.raster_panel"
+    TL_ASK_AHEAD = "tl.ask_ahead"
     TL_CARRY_GEMMS = "tl.carry_gemms"
     TL_OVERLAP_LAUNCHES = "tl.overlap_launches"
     TL_WARPGROUP_STORES = "tl.warpgroup_stores"
@@ -125,6 +126,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_DISABLE_TMA_LOWER: _Effect("tma", _not),
     _K.TL_DISABLE_WGMMA: _Effect("wgmma", _not),
     _K.TL_RASTER_PANEL: _Effect("raster_panel", int),
+    _K.TL_ASK_AHEAD: _Effect("ask_ahead"),
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
     _K.TL_OVERLAP_LAUNCHES: _Effect("overlap_launches"),
     _K.TL_WARPGROUP_STORES: _Effect("warpgroup_stores"),

@@ -33,6 +33,7 @@ class CompileOptions:
     l2_hints: bool = True  # loads that other blocks repeat stay in L2, others leave first
     pinned_waits: bool = False  # early waits keep their place in machine code, where warpgroups take no turns
     early_waits: bool = True  # gemms retire before the exponentials of a tile, not behind them
+    ask_ahead: bool = True  # loops ask for their next tiles before the exponentials of a tile
     carry_gemms: bool = False  # gemms stay in flight over the back edge of loops (0 to -1.6 %, H200, 2026-11)
     warpgroup_stores: bool | None = None  # every warpgroup stores its own rows
     cluster: int | None = None  # blocks that share loads of persistent products: 1 or 2

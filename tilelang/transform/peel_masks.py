@@ -6,6 +6,7 @@ Before:  for k in [0, n): .. s[i, j] = if_then_else(b * 128 + i >= k * 64 + j, s
 After:   for k in [0, c): ..  (no mask)        for k in [c, n): .. mask ..        c = (b * 128 - 63) // 64 + 1
          clamped to [0, n]
          A window has a masked part in front as well: [0, a) mask, [a, c) no mask, [c, n) mask.
+         A mask in front of or behind such a loop stands under the condition that some element of the tile needs it.
 
 Requires: level 1 with `inst` on gemms; only loops with a wgmma gemm are split.
 Ensures:  a condition is dropped only for iterations for which its minimum over the tile is >= 0 by linear
@@ -39,6 +40,7 @@ from tilelang.ir.stmts import (
     with_bodies,
 )
 from tilelang.ir.tile_ops import make_tile_op, region_of
+from tilelang.ir.walk import loads_in, mentions
 
 __all__ = ["peel_masks"]
 
@@ -66,6 +68,8 @@ class _Peeler:
         self.values = {s.var: s.value for s in walk_list(kernel.body) if isinstance(s, tirx.Bind)}
 
     def run(self) -> Kernel:
+        if not any(_is_candidate(s) for s in walk_list(self.kernel.body)):
+            return self.kernel
         return self.kernel.with_body(self.walk(self.kernel.body))
 
     def walk(self, stmts: list[Any]) -> list[Any]:
@@ -73,6 +77,8 @@ class _Peeler:
         for stmt in stmts:
             if _is_candidate(stmt):
                 out += self.peel(stmt)
+            elif _is_nest(stmt):
+                out += self.guard(stmt)
             else:
                 inner = bodies(stmt)
                 out.append(with_bodies(stmt, [self.walk(b) for b in inner]) if inner else stmt)
@@ -118,35 +124,36 @@ class _Peeler:
             parts.append(_shifted(loop, last, length(end - last)))
         return [*binds, *parts]
 
+    def guard(self, nest: Any) -> list[Any]:
+        """The nest where some element of its tile needs the mask, if masking is all that it does."""
+        nest = _inline_conditions(nest)
+        comparisons = _comparisons(nest)
+        lows = [self.low(c, [], _tile(nest)) for c in comparisons]
+        if not comparisons or _drop([nest], comparisons) or any(low is None for low in lows):
+            return [nest]
+        needed = [low[-1] < 0 for low in lows if low is not None and not self.analyzer.can_prove(low[-1] >= 0)]
+        threads = {iv.var for iv, _ in self.kernel.axes if iv.thread_tag.startswith("threadIdx")}
+        if any(loads_in(c) or mentions(c, threads) for c in needed):
+            return [nest]
+        return [tirx.IfThenElse(reduce(tirx.Or, needed), nest, None, span=nest.span)] if needed else []
+
     def masks(self, loop: Any) -> list[_Mask]:
         """Conditions inside the parallel nests of the loop body that are true from or up to some iteration."""
         found: list[_Mask] = []
         for nest in bodies(loop)[0]:
-            if not (isinstance(nest, tirx.For) and PARALLEL in nest.annotations):
+            if not _is_nest(nest):
                 continue
-            tile: dict[Any, int | None] = {}
-            for s in walk_list([nest]):
-                if isinstance(s, tirx.For):
-                    tile[s.loop_var] = const_int(s.extent) if const_int(s.min) == 0 else None
             for comparison in _comparisons(nest):
-                mask = self.classify(comparison, loop, tile)
+                mask = self.classify(comparison, loop, _tile(nest))
                 if mask is not None:
                     found.append(mask)
         return found
 
     def classify(self, comparison: Any, loop: Any, tile: dict[Any, int | None]) -> _Mask | None:
-        slack = _slack(comparison)
-        if slack is None or any(n is None for n in tile.values()):
+        found = self.low(comparison, [loop.loop_var], tile)
+        if found is None:
             return None
-        variables = [loop.loop_var, *tile]
-        linear = sym.detect_linear_equation(self.inline(slack), variables)
-        if len(linear) != len(variables) + 1:
-            return None
-        coefficients = [const_int(self.analyzer.simplify(c)) for c in linear[:-1]]
-        if any(c is None for c in coefficients):
-            return None
-        slope, *steps = (c for c in coefficients if c is not None)
-        low = linear[-1] + sum(min(0, c * (n - 1)) for c, n in zip(steps, tile.values(), strict=True) if n is not None)
+        slope, low = found
         worst = low + slope * (loop.min + loop.extent - 1) if slope < 0 else low + slope * loop.min
         if self.analyzer.can_prove(self.inline(worst) >= 0):
             return _Mask(comparison)
@@ -155,6 +162,22 @@ class _Peeler:
         if slope > 0:
             return _Mask(comparison, start=-tirx.floordiv(low, tirx.const(slope, "int32")))
         return _Mask(comparison, stop=tirx.floordiv(low, tirx.const(-slope, "int32")) + 1)
+
+    def low(self, comparison: Any, variables: list[Any], tile: dict[Any, int | None]) -> list[Any] | None:
+        """The slopes of the comparison's slack in `variables`, and its least value over the tile at their zero. None
+        where it is not linear."""
+        slack = _slack(comparison)
+        if slack is None or any(n is None for n in tile.values()):
+            return None
+        linear = sym.detect_linear_equation(self.inline(slack), [*variables, *tile])
+        if len(linear) != len(variables) + len(tile) + 1:
+            return None
+        coefficients = [const_int(self.analyzer.simplify(c)) for c in linear[:-1]]
+        if any(c is None for c in coefficients):
+            return None
+        slopes, steps = coefficients[: len(variables)], coefficients[len(variables) :]
+        least = sum(min(0, c * (n - 1)) for c, n in zip(steps, tile.values(), strict=True) if c is not None and n)
+        return [*slopes, linear[-1] + least]
 
     def inline(self, expr: Any) -> Any:
         """The expression with the kernel's own definitions written out."""
@@ -168,9 +191,19 @@ def _is_candidate(stmt: Any) -> bool:
     return any(is_async_gemm(s) for s in bodies(stmt)[0])
 
 
+def _is_nest(stmt: Any) -> bool:
+    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations
+
+
+def _tile(nest: Any) -> dict[Any, int | None]:
+    """The loop variables of a nest and their extents, None where they are not constant from 0."""
+    loops = [s for s in walk_list([nest]) if isinstance(s, tirx.For)]
+    return {s.loop_var: const_int(s.extent) if const_int(s.min) == 0 else None for s in loops}
+
+
 def _inline_conditions(stmt: Any) -> Any:
     """Boolean definitions inside a parallel nest written out where they are used."""
-    if not (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations):
+    if not _is_nest(stmt):
         return stmt
     values: dict[Any, Any] = {}
 
@@ -249,7 +282,7 @@ def _is_true(node: Any) -> bool:
 
 def _trivial(stmt: Any) -> Any:
     """Nests that store an element to itself vanish; nests that store one constant everywhere are fills."""
-    if not (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations):
+    if not _is_nest(stmt):
         return stmt
     loops, inner = [], stmt
     while isinstance(inner, tirx.For):

@@ -22,6 +22,7 @@ from tilelang.support.faults import compiler_step
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.adjoin_groups import adjoin_groups
+from tilelang.transform.ask_ahead import ask_ahead
 from tilelang.transform.check_arch import check_arch
 from tilelang.transform.check_protocol import check_protocol
 from tilelang.transform.defer_sums import defer_sums
@@ -180,6 +181,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: take_turns(f, c.options, c.notes),
             "no barrier of the block may stand where a warpgroup holds the turn",
         ),
+        Pass("ask_ahead", lambda f, c: ask_ahead(f, c.options.ask_ahead), "the heads of loops are what they stay"),
     ),
     "device": (
         Pass(

@@ -25,7 +25,7 @@ from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
 from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.views import viewed
-from tilelang.analysis.work import nest_extent, special_functions
+from tilelang.analysis.work import last_heavy
 from tilelang.ir.attrs import ROLE
 from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies, with_unique_names
 from tilelang.ir.tile_ops import TileOp, make_tile_op
@@ -34,7 +34,6 @@ from tilelang.transform.carry_gemms import carry_gemms
 __all__ = ["schedule_gemms"]
 
 WARPGROUP = 128
-HEAVY = 2048  # iterations of a nest on a tile; a nest on its rows has one or two hundred
 
 
 def schedule_gemms(func: Any, carry: bool = True, early: bool = True) -> Any:
@@ -59,7 +58,7 @@ def _schedule_kernel(kernel: Kernel, carry: bool, early: bool) -> Kernel:
 def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
     out: list[Any] = []
     flying: list[Flight] = []
-    heavy = _last_heavy(stmts) if early else -1
+    heavy = last_heavy(stmts) if early else -1
     releases: list[Any] = []  # release ops that wait for a group
 
     def retire(count: int) -> None:
@@ -107,12 +106,6 @@ def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
             out.append(stmt)
     retire(len(flying))
     return out
-
-
-def _last_heavy(stmts: list[Any]) -> int:
-    """Position of the last nest with special functions on a whole tile; -1 if there is none."""
-    found = [i for i, s in enumerate(stmts) if nest_extent(s) >= HEAVY and special_functions(s)]
-    return found[-1] if found else -1
 
 
 def _issue_start(out: list[Any]) -> int:
