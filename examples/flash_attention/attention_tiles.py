@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 FEW_TILES = 512  # of unequal length: below, small ones that share an SM balance better
+SHORT = 1024  # causal: of larger tiles the diagonal would be a large part
 
 
 def default_tiles(batch: int, heads: int, seq_q: int, dim: int, is_causal: bool) -> tuple[int, int, int, int]:
     """(block_M, block_N, num_stages, threads)."""
     if dim > 128:
-        return 128, 64, 2, 256
+        return 128, 80 if is_causal else 64, 2, 256
     if dim > 64:
         return 128, 128, 2, 256
     if is_causal and batch * heads * -(-seq_q // 192) < FEW_TILES:
         return 64, 128, 2, 128
+    if is_causal and seq_q <= SHORT:
+        return 128, 128, 2, 256
     return 192, 128, 2, 384
 
 

@@ -6,8 +6,7 @@ After:   the same, with use_swizzle(panel=16)
 
 Requires: level 1 with `inst` on gemms.
 Ensures:  a launch whose pipelined loop feeds wgmma with tiles of which some depend on x alone and some on y alone
-          has a use_swizzle
-          op, unless all blocks run at once.
+          has a use_swizzle op.
 Does not: permute anything (rasterize_blocks does), or touch a launch that says use_swizzle itself.
 
 A panel of p rows lets the W blocks that run together read p row tiles and W / p column tiles. That is least at
@@ -58,7 +57,7 @@ def _panel(kernel: Kernel, arch: Arch) -> int:
     if x is None or y is None:
         return 0
     across, down = (const_int(kernel.extent(f"blockIdx.{d}")) for d in "xy")
-    if across == 1 or down == 1 or (across is not None and down is not None and across * down <= arch.num_sms):
+    if across == 1 or down == 1:
         return 0
     columns = rows = 0
     for loop in pipelined_loops(kernel):

@@ -19,13 +19,6 @@ LIMIT, BF16_LIMIT, BACKWARD_LIMIT = 2e-3, 1e-2, 1e-2
 REPEATS = 50  # launches that must agree bit for bit
 AXIS = "sequence length"
 
-# Tiles that won a search on an H200 where the defaults did not, by (head dimension, causal).
-BEST_TILES = {
-    (64, False): {"block_M": 192, "block_N": 128, "num_stages": 2, "threads": 384},
-    (64, True): {"block_M": 64, "block_N": 128, "num_stages": 2, "threads": 128},
-    (256, False): {"block_M": 128, "block_N": 64, "num_stages": 2, "threads": 256},
-    (256, True): {"block_M": 128, "block_N": 64, "num_stages": 2, "threads": 256},
-}
 TOKENS, WIDTH = 16384, 2048  # batch x length and heads x head dimension of the table
 HEADLINE = (1, 12, 2048, 64)
 TABLE = ((64, 1024), (64, 4096), (64, 16384), (128, 1024), (128, 4096), (128, 16384), (256, 4096), (256, 16384))
@@ -52,14 +45,11 @@ def _forward_case(
     def setup() -> Setup:
         q, k, v = (machine.randn(batch, heads, length, dim, dtype=dtype) for _ in range(3))
 
-        def ours(tiles: dict[str, int]) -> Any:
-            kernel = module.flashattn(*shape, causal, dtype=str(dtype).removeprefix("torch."), **tiles)
+        def ours() -> Any:
+            kernel = module.flashattn(*shape, causal, dtype=str(dtype).removeprefix("torch."))
             return lambda: kernel(q, k, v)
 
-        calls: dict[str, Prepare] = {"tilelang": lambda: ours({})}
-        best = BEST_TILES.get((dim, causal))
-        if best and not machine.small:
-            calls["tilelang best"] = lambda: ours(best)
+        calls: dict[str, Prepare] = {"tilelang": ours}
         calls["cudnn"] = lambda: sdpa("CUDNN_ATTENTION", q, k, v, causal)
         calls["fa3 bf16"] = lambda: flash3(q, k, v, causal)
         calls["flash"] = lambda: sdpa("FLASH_ATTENTION", q, k, v, causal)
