@@ -25,7 +25,7 @@ from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.work import last_heavy
 from tilelang.ir.attrs import ROLE, VAR
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import bodies, map_kernels, walk_list, with_bodies, with_unique_names
+from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies, with_unique_names
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["ask_ahead"]
