@@ -8,6 +8,10 @@ import pytest
 from agree import agree
 
 import tilelang.language as T
+from tilelang.language.errors import BadChoice
+from tilelang.sim import SimModule
+from tilelang.sim.report import SimError
+from tilelang.transform.pipeline import lower
 
 RNG = np.random.default_rng(11)
 
@@ -100,3 +104,75 @@ def test_loop_break():
     a = RNG.integers(0, 6, (32, 16)).astype("int32")
     want = [next((i for i in range(16) if row[i] == 0), 16) for row in a]
     np.testing.assert_array_equal(agree(main, a, np.zeros(32, "int32"))[1], want)
+
+
+def test_lanes_that_a_mask_names():
+    """The lower half of each warp, then three lanes whose mask is known on the device alone."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), O: T.Tensor((3, 64), "int32"), U: T.Tensor((3, 64), "uint32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            lane = tx % 32
+            if lane < 16:
+                O[0, tx] = T.shfl_xor(A[tx], 3, mask=0xFFFF)
+                O[1, tx] = T.shfl_down(A[tx], 1, width=16, mask=0xFFFF)
+                O[2, tx] = T.shfl_sync(A[tx], 5, mask=0xFFFF)
+                U[0, tx] = T.ballot_sync(A[tx] > 2, mask=0xFFFF)
+                U[1, tx] = T.match_any_sync(A[tx], mask=0xFFFF)
+                T.sync_warp(mask=0xFFFF)
+            if A[tx] == 3:
+                with_three = T.activemask()
+                if T.all_sync(A[tx] > 0, mask=with_three):
+                    U[2, tx] = T.match_all_sync(A[tx], mask=with_three)
+
+    a = RNG.integers(0, 6, 64).astype("int32")
+    a[[3, 9, 40]] = 3
+    empty = np.zeros((3, 64), "int32"), np.zeros((3, 64), "uint32")
+    _, o, u = agree(main, a, *empty, cpu=False)  # the cpu target has no active threads to name
+    for first in (0, 32):
+        part, all_ = slice(first, first + 16), a[first : first + 32]
+        half, bits = all_[:16], (1 << np.arange(16)).astype("uint32")
+        np.testing.assert_array_equal(o[0, part], half[np.arange(16) ^ 3])
+        np.testing.assert_array_equal(o[1, part], half[np.minimum(np.arange(16) + 1, 15)])
+        assert set(o[2, part]) == {half[5]}
+        assert set(u[0, part]) == {bits[half > 2].sum()}
+        np.testing.assert_array_equal(u[1, part], [bits[half == x].sum() for x in half])
+        threes = np.flatnonzero(all_ == 3)
+        assert set(u[2, first + threes]) == {np.uint32((1 << threes.astype("uint64")).sum())}
+
+
+def test_lanes_of_a_constant_mask_on_every_target():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), O: T.Tensor((64,), "int32"), U: T.Tensor((64,), "uint32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx % 32 >= 8:
+                O[tx] = T.shfl_xor(A[tx], 1, mask=0xFFFFFF00)
+                U[tx] = T.ballot_sync(A[tx] > 2, mask=-256)
+                T.sync_warp(0xFFFFFF00)
+
+    a = RNG.integers(0, 6, 64).astype("int32")
+    _, o, _ = agree(main, a, np.zeros(64, "int32"), np.zeros(64, "uint32"))
+    np.testing.assert_array_equal(o[8:32], a[np.arange(8, 32) ^ 1])
+
+
+def test_lanes_that_are_not_there_are_reported():
+    @T.prim_func
+    def main(O: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            if tx < 8:
+                O[tx] = T.shfl_xor(tx, 1, mask=0xFFFF)
+
+    with pytest.raises(SimError, match="a shuffle names the lanes 0xffff, and lanes 0xff of warp 0 execute it"):
+        SimModule(lower(main, "sm_90a"))(np.zeros(32, "int32"))
+
+
+def test_masks_have_lanes():
+    with pytest.raises(BadChoice, match="mask"):
+
+        @T.prim_func
+        def main(O: T.Tensor((32,), "int32")):
+            with T.Kernel(1, threads=32):
+                O[0] = T.shfl_xor(1, 1, mask=0)

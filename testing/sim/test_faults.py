@@ -41,6 +41,34 @@ def test_exchange(policy: str) -> None:
     assert run(exchange(None, 1), policy=policy).kinds == {"race-wr"}
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("lanes", [0xFF, 0xFFFF, 0x3])
+def test_a_barrier_of_some_lanes_orders_those(policy: str, lanes: int) -> None:
+    """Eight lanes exchange: the mask must name them all, and nobody else."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        with T.If(tx < 8), T.Then():
+            T.buffer_store(s, A[tx], [tx])
+            dev("syncwarp", tirx.const(lanes, "uint32"), part=True)
+            T.buffer_store(B, s[tx ^ 1], [tx])
+
+    kinds = run(body, threads=32, policy=policy).kinds
+    assert kinds == (set() if lanes == 0xFF else {"divergence"})
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_barrier_of_some_lanes_orders_no_others(policy: str) -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        T.buffer_store(s, A[tx], [tx])
+        with T.If(tx < 8), T.Then():
+            dev("syncwarp", tirx.const(0xFF, "uint32"), part=True)
+            T.buffer_store(B, s[tx ^ 8], [tx])
+
+    assert run(body, threads=32, policy=policy).kinds == {"race-wr"}
+
+
 def test_report_has_place_and_parties() -> None:
     span = ir.Span(ir.SourceName("user.py"), 12, 12, 1, 9)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations among the 32 threads of a warp. All threads of the warp must reach them together."""
+"""Operations among the 32 threads of a warp. All threads of the warp must reach them together, or those that a mask
+names: bit i for lane i, the same mask in all of them."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from tilelang.language import errors
 from tilelang.language.kernel import current_launch
 from tilelang.tir_builder.builder import Builder
 from tilelang.tir_builder.builtin_calls import maximum, minimum
-from tilelang.tir_builder.dtypes import dtype_of
-from tilelang.tir_builder.values import as_condition, as_expr, binary
+from tilelang.tir_builder.dtypes import cast_to, dtype_of
+from tilelang.tir_builder.values import as_condition, as_expr, binary, static_int
 
 __all__ = [
     "activemask",
@@ -50,18 +51,26 @@ _WIDTHS = (1, 2, 4, 8, 16, 32)
 _WARP_GROUP = 128  # threads, PTX ISA, "wgmma: warpgroup"
 
 
-def _whole_warp(mask: Any) -> None:
-    if mask is not None and mask != _FULL_MASK:
-        raise errors.NotSupported(what="a partial warp mask", instead="let all 32 threads take part")
+def _part(mask: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The operands and statics of an op among the lanes of a mask; none for all of them."""
+    if mask is None:
+        return [], {}
+    known = static_int(mask)
+    if known is None:
+        return [cast_to(as_expr(mask), "uint32")], {"part": True}
+    lanes = known & _FULL_MASK if known < 0 else known
+    if not 0 < lanes <= _FULL_MASK:
+        raise errors.BadChoice(what="mask", value=mask, choices="masks of 32 lanes, some of them set", arg="mask")
+    return ([], {}) if lanes == _FULL_MASK else ([tirx.const(lanes, "uint32")], {"part": True})
 
 
 def _shuffle(op: str, x: Any, lane: Any, width: int, mask: Any) -> Any:
     Builder.current(op)
-    _whole_warp(mask)
+    named, part = _part(mask)
     value = as_expr(x)
     if width not in _WIDTHS:
         raise errors.BadChoice(what="width", value=width, choices=", ".join(map(str, _WIDTHS)), arg="width")
-    return device_op(op, value, as_expr(lane, "int32"), dtype=dtype_of(value), width=int(width))
+    return device_op(op, value, as_expr(lane, "int32"), *named, dtype=dtype_of(value), width=int(width), **part)
 
 
 def shfl_xor(x: Any, delta: Any, width: int = 32, mask: Any = None) -> Any:
@@ -121,9 +130,9 @@ def warp_reduce_bitor(x: Any) -> Any:
 
 def _vote(op: str, condition: Any, mask: Any) -> Any:
     Builder.current(op)
-    _whole_warp(mask)
+    named, part = _part(mask)
     test = as_condition(condition)
-    return device_op(op, tirx.const(test, "bool") if isinstance(test, bool) else test)
+    return device_op(op, tirx.const(test, "bool") if isinstance(test, bool) else test, *named, **part)
 
 
 def any_sync(condition: Any, mask: Any = None) -> Any:
@@ -146,9 +155,9 @@ ballot = ballot_sync
 
 def _match(op: str, value: Any, mask: Any) -> Any:
     Builder.current(op)
-    _whole_warp(mask)
+    named, part = _part(mask)
     operand = as_expr(value)
-    return device_op(op, operand, dtype=dtype_of(operand))
+    return device_op(op, operand, *named, dtype=dtype_of(operand), **part)
 
 
 def match_any_sync(value: Any, mask: Any = None) -> Any:
@@ -189,10 +198,10 @@ def activemask() -> Any:
 
 
 def sync_warp(mask: Any = None) -> None:
-    """A barrier of the warp, which orders its memory accesses."""
+    """A barrier of the warp, or of some of its lanes, which orders their memory accesses."""
     builder = Builder.current("sync_warp")
-    _whole_warp(mask)
-    builder.emit(device_op("syncwarp", span=builder.span))
+    named, part = _part(mask)
+    builder.emit(device_op("syncwarp", *named, span=builder.span, **part))
 
 
 def _linear_thread(name: str) -> Any:

@@ -363,6 +363,17 @@ class Gang:
                 text = f"{what} is executed by {len(lanes)} of the {WARP} threads of {self.cta.role([w])}"
                 self.report("divergence", text, site)
 
+    def converged_part(self, m: np.ndarray, site: int, what: str, named: Any) -> None:
+        """Of each active warp the threads that `named` (a mask a thread) has bits for are here, and no others."""
+        masks = np.broadcast_to(np.asarray(named), (self.T,)).reshape(-1, WARP)
+        for i, (w, here) in enumerate(zip(self.own_warps, m.reshape(-1, WARP), strict=True)):
+            bits = int(np.packbits(here, bitorder="little").view(np.uint32)[0])
+            told = {int(x) & 0xFFFFFFFF for x in masks[i][here]}
+            if bits and told != {bits}:
+                text = ", ".join(f"{x:#x}" for x in sorted(told))
+                text = f"{what} names the lanes {text}, and lanes {bits:#x} of {self.cta.role([w])} execute it"
+                self.report("divergence", text, site)
+
     def split_by(self, codes: Any, m: Any) -> None:
         """codes: one value per warp; the gang must be split when active warps disagree."""
         groups: dict[Any, list[int]] = {}

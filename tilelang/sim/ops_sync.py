@@ -287,11 +287,16 @@ def grid_sync(G: Gang, m: np.ndarray, site: int, state: Any = None, *, supplied:
 
 
 @meaning("syncwarp")
-def syncwarp(G: Gang, m: np.ndarray, site: int) -> None:
-    G.converged(m, site, "syncwarp")
-    for w, lanes in G.lanes(m):
-        if lanes is None:
+def syncwarp(G: Gang, m: np.ndarray, site: int, lanes: Any = None, *, part: bool = False) -> None:
+    if lanes is None:
+        G.converged(m, site, "syncwarp")
+    else:
+        G.converged_part(m, site, "syncwarp", lanes)
+    for w, threads in G.lanes(m):
+        if threads is None:
             G.sh.sync_warp(w)
+        elif part:
+            G.sh.acquire(w, G.sh.release(w, threads), threads)
 
 
 # --- fences

@@ -23,8 +23,12 @@ def _warps(G: Gang, x: Any, dtype: np.dtype | None = None) -> np.ndarray:
     return np.broadcast_to(np.asarray(x, dtype) if dtype is not None else np.asarray(x), (G.T,)).reshape(-1, WARP)
 
 
-def _together(G: Gang, m: np.ndarray, site: int, what: str) -> None:
-    G.converged(m, site, what)
+def _together(G: Gang, m: np.ndarray, site: int, what: str, lanes: Any = None) -> None:
+    """All threads of each warp are here, or those that `lanes` names."""
+    if lanes is None:
+        G.converged(m, site, what)
+    else:
+        G.converged_part(m, site, what, lanes)
 
 
 # --- shuffles and votes
@@ -42,12 +46,12 @@ def keep(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
 
 
 def _shuffle(
-    G: Gang, m: np.ndarray, site: int, x: Any, source: np.ndarray, inside: np.ndarray, dtype: str
+    G: Gang, m: np.ndarray, site: int, x: Any, source: np.ndarray, inside: np.ndarray, dtype: str, lanes: Any = None
 ) -> np.ndarray:
     """source: lane read by each lane `[warp, lane]`; own value where it is not inside the segment."""
-    _together(G, m, site, "a shuffle")
-    rows, lanes = _warps(G, x, np_dtype(dtype)), np.arange(WARP)
-    lane = np.where(inside, source, lanes)
+    _together(G, m, site, "a shuffle", lanes)
+    rows, own = _warps(G, x, np_dtype(dtype)), np.arange(WARP)
+    lane = np.where(inside, source, own)
     return np.take_along_axis(rows, lane, axis=1).reshape(-1)
 
 
@@ -56,41 +60,49 @@ def _lanes(G: Gang) -> np.ndarray:
 
 
 @meaning("shfl_xor")
-def shfl_xor(G: Gang, m: np.ndarray, site: int, x: Any, mask: Any, dtype: str, width: int) -> Any:
+def shfl_xor(
+    G: Gang, m: np.ndarray, site: int, x: Any, mask: Any, lanes: Any = None, *, dtype: str, width: int, part: bool
+) -> Any:
     lane = _lanes(G)
     source = lane ^ _warps(G, mask)
-    return _shuffle(G, m, site, x, source, source // width <= lane // width, dtype)
+    return _shuffle(G, m, site, x, source, source // width <= lane // width, dtype, lanes)
 
 
 @meaning("shfl_down")
-def shfl_down(G: Gang, m: np.ndarray, site: int, x: Any, delta: Any, dtype: str, width: int) -> Any:
+def shfl_down(
+    G: Gang, m: np.ndarray, site: int, x: Any, delta: Any, lanes: Any = None, *, dtype: str, width: int, part: bool
+) -> Any:
     lane = _lanes(G)
     source = lane + _warps(G, delta)
-    return _shuffle(G, m, site, x, source, source // width == lane // width, dtype)
+    return _shuffle(G, m, site, x, source, source // width == lane // width, dtype, lanes)
 
 
 @meaning("shfl_up")
-def shfl_up(G: Gang, m: np.ndarray, site: int, x: Any, delta: Any, dtype: str, width: int) -> Any:
+def shfl_up(
+    G: Gang, m: np.ndarray, site: int, x: Any, delta: Any, lanes: Any = None, *, dtype: str, width: int, part: bool
+) -> Any:
     lane = _lanes(G)
     source = lane - _warps(G, delta)
-    return _shuffle(G, m, site, x, source, (source >= 0) & (source // width == lane // width), dtype)
+    return _shuffle(G, m, site, x, source, (source >= 0) & (source // width == lane // width), dtype, lanes)
 
 
 @meaning("shfl_idx")
-def shfl_idx(G: Gang, m: np.ndarray, site: int, x: Any, lane: Any, dtype: str, width: int) -> Any:
+def shfl_idx(
+    G: Gang, m: np.ndarray, site: int, x: Any, lane: Any, lanes: Any = None, *, dtype: str, width: int, part: bool
+) -> Any:
     own = _lanes(G)
     source = own // width * width + _warps(G, lane) % width
-    return _shuffle(G, m, site, x, source, np.ones_like(source, bool), dtype)
+    return _shuffle(G, m, site, x, source, np.ones_like(source, bool), dtype, lanes)
 
 
-def _votes(G: Gang, m: np.ndarray, site: int, p: Any, what: str) -> np.ndarray:
-    _together(G, m, site, what)
+def _votes(G: Gang, m: np.ndarray, site: int, p: Any, what: str, lanes: Any = None) -> np.ndarray:
+    _together(G, m, site, what, lanes)
     return _warps(G, np.asarray(p, bool) & m)
 
 
 @meaning("vote_any")
-def vote_any(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
-    return np.repeat(_votes(G, m, site, p, "a vote").any(1), WARP)
+def vote_any(G: Gang, m: np.ndarray, site: int, p: Any, lanes: Any = None, *, part: bool = False) -> Any:
+    return np.repeat(_votes(G, m, site, p, "a vote", lanes).any(1), WARP)
 
 
 @meaning("any_nan")
@@ -99,8 +111,8 @@ def any_nan(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
 
 
 @meaning("vote_all")
-def vote_all(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
-    return np.repeat((_votes(G, m, site, p, "a vote") | ~_warps(G, m)).all(1), WARP)
+def vote_all(G: Gang, m: np.ndarray, site: int, p: Any, lanes: Any = None, *, part: bool) -> Any:
+    return np.repeat((_votes(G, m, site, p, "a vote", lanes) | ~_warps(G, m)).all(1), WARP)
 
 
 def _bits(rows: np.ndarray) -> np.ndarray:
@@ -108,13 +120,13 @@ def _bits(rows: np.ndarray) -> np.ndarray:
 
 
 @meaning("ballot")
-def ballot(G: Gang, m: np.ndarray, site: int, p: Any) -> Any:
-    return _bits(_votes(G, m, site, p, "a ballot"))
+def ballot(G: Gang, m: np.ndarray, site: int, p: Any, lanes: Any = None, *, part: bool) -> Any:
+    return _bits(_votes(G, m, site, p, "a ballot", lanes))
 
 
 @meaning("match_any")
-def match_any(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
-    _together(G, m, site, "a match")
+def match_any(G: Gang, m: np.ndarray, site: int, x: Any, lanes: Any = None, *, dtype: str, part: bool) -> Any:
+    _together(G, m, site, "a match", lanes)
     values = _warps(G, x, np_dtype(dtype))
     codes = np.ascontiguousarray(values).view(np.dtype(f"uint{8 * values.itemsize}"))
     same = (codes[:, :, None] == codes[:, None, :]) & _warps(G, m)[:, None, :]
@@ -122,9 +134,10 @@ def match_any(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
 
 
 @meaning("match_all")
-def match_all(G: Gang, m: np.ndarray, site: int, x: Any, dtype: str) -> Any:
-    mine, every = match_any(G, m, site, x, dtype), _bits(_warps(G, m))
-    return np.where(np.repeat((mine == every).reshape(-1, WARP).all(1), WARP), every, np.uint32(0))
+def match_all(G: Gang, m: np.ndarray, site: int, x: Any, lanes: Any = None, *, dtype: str, part: bool) -> Any:
+    mine, every = match_any(G, m, site, x, lanes, dtype=dtype, part=part), _bits(_warps(G, m))
+    same = ((mine == every) | ~m).reshape(-1, WARP).all(1)
+    return np.where(np.repeat(same, WARP), every, np.uint32(0))
 
 
 @meaning("activemask")

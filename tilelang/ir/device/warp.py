@@ -36,24 +36,39 @@ _CARRIER = {
 }
 
 
+# Some lanes of a warp, named by a mask that all of them give: the others need not come.
+_PART = Static("part", bool, False)
+_LANES = value("lanes", "uint32")
+
+
+def _among(part: bool) -> tuple[tuple[Operand, ...], str]:
+    """The operands that say which lanes take part, and the mask in the text."""
+    return ((_LANES,), "lanes") if part else ((), _ALL)
+
+
 def _shuffle(function: str, lane: str):
-    def build(dtype: str, width: int) -> Form:
-        operands = (value("x", dtype), value(lane))
+    def build(dtype: str, width: int, part: bool) -> Form:
+        named, all_ = _among(part)
+        operands = (value("x", dtype), value(lane), *named)
         carrier = _CARRIER.get(dtype)
         if carrier == "unsigned short":  # 16-bit floats travel as bits: no dependence on the operators of their type
             t = CTYPE[dtype]
-            moved = f"(unsigned short){function}({_ALL}, (unsigned)b, {lane}, {width})"
+            moved = f"(unsigned short){function}({all_}, (unsigned)b, {lane}, {width})"
             body = f"unsigned short b = *(unsigned short*)&x; b = {moved}; return *({t}*)&b;"
         elif carrier:
-            body = f"return ({CTYPE[dtype]}){function}({_ALL}, ({carrier})x, {lane}, {width});"
+            body = f"return ({CTYPE[dtype]}){function}({all_}, ({carrier})x, {lane}, {width});"
         else:
-            body = f"return {function}({_ALL}, x, {lane}, {width});"
+            body = f"return {function}({all_}, x, {lane}, {width});"
         return Form(operands, body, dtype)
 
     return build
 
 
-_SHUFFLE_STATICS = (Static("dtype", str, "float32", _SHUFFLE_DTYPES), Static("width", int, 32, (1, 2, 4, 8, 16, 32)))
+_SHUFFLE_STATICS = (
+    Static("dtype", str, "float32", _SHUFFLE_DTYPES),
+    Static("width", int, 32, (1, 2, 4, 8, 16, 32)),
+    _PART,
+)
 
 
 def _redux(op: str):
@@ -88,11 +103,12 @@ def _special(register: str) -> Form:
 
 
 def _match(function: str):
-    def build(dtype: str) -> Form:
-        operands = (value("x", dtype),)
+    def build(dtype: str, part: bool) -> Form:
+        named, mask = _among(part)
+        operands = (value("x", dtype), *named)
         if function == "__match_all_sync":
-            return Form(operands, f"int all; unsigned lanes = {function}({_ALL}, x, &all); return lanes;", "uint32")
-        return Form(operands, f"return {function}({_ALL}, x);", "uint32")
+            return Form(operands, f"int all; unsigned found = {function}({mask}, x, &all); return found;", "uint32")
+        return Form(operands, f"return {function}({mask}, x);", "uint32")
 
     return build
 
@@ -102,7 +118,20 @@ def _count(function: str, result: str) -> Form:
     return Form(_P, body if result == "int32" else body.replace("return ", "return 0 != "), result, (Sync("block"),))
 
 
-_MATCH_STATICS = (Static("dtype", str, "int32", ("int32", "uint32", "int64", "uint64", "float32", "float64")),)
+def _vote(function: str, result: str):
+    def build(part: bool) -> Form:
+        named, mask = _among(part)
+        return Form((*_P, *named), f"return {function}({mask}, p);", result)
+
+    return build
+
+
+def _syncwarp(part: bool) -> Form:
+    named, mask = _among(part)
+    return Form(named, f"__syncwarp({mask if part else ''});", effects=(Sync("warp"),))
+
+
+_MATCH_STATICS = (Static("dtype", str, "int32", ("int32", "uint32", "int64", "uint64", "float32", "float64")), _PART)
 _P = (value("p", "bool"),)
 _X = (value("x"),)
 
@@ -140,21 +169,24 @@ ROWS = (
     DeviceOpRow("shfl_idx", _shuffle("__shfl_sync", "lane"), _SHUFFLE_STATICS, _WARP, doc="x of the given lane"),
     DeviceOpRow(
         "vote_any",
-        Form(_P, f"return __any_sync({_ALL}, p);", "bool"),
+        _vote("__any_sync", "bool"),
+        (_PART,),
         converges=_WARP,
         uniform=True,
         doc="p holds in some lane",
     ),
     DeviceOpRow(
         "vote_all",
-        Form(_P, f"return __all_sync({_ALL}, p);", "bool"),
+        _vote("__all_sync", "bool"),
+        (_PART,),
         converges=_WARP,
         uniform=True,
         doc="p holds in every lane",
     ),
     DeviceOpRow(
         "ballot",
-        Form(_P, f"return __ballot_sync({_ALL}, p);", "uint32"),
+        _vote("__ballot_sync", "uint32"),
+        (_PART,),
         converges=_WARP,
         uniform=True,
         doc="bit i = p of lane i",
@@ -214,9 +246,10 @@ ROWS = (
     ),
     DeviceOpRow(
         "syncwarp",
-        Form((), "__syncwarp();", effects=(Sync("warp"),)),
+        _syncwarp,
+        (_PART,),
         converges=_WARP,
-        doc="barrier of the warp; orders its memory accesses",
+        doc="barrier of the warp, or of some of its lanes; orders their memory accesses",
     ),
     DeviceOpRow(
         "sync_threads",
