@@ -40,12 +40,13 @@ def _plan(kernel: Kernel, arch: Arch) -> Kernel:
     few = FEW if math.prod(extent for _, extent in axes) <= arch.num_sms else 1
     pipelined = {s for loop in pipelined_loops(kernel) for s in walk_list([loop]) if _is_load(s)}
     sources = [TileOp.of(s)["src"].source for s in walk_list(kernel.body) if _is_load(s)]
+    looped = {TileOp.of(s)["src"].source for s in pipelined}  # and in the iterations that were split off
     policies: dict[Any, str] = {}
     for stmt in walk_list(kernel.body):
         if _is_load(stmt):
             region = TileOp.of(stmt)["src"].region
             readers = math.prod(n for axis, n in axes if not any(depends_on(r.min, axis, values) for r in region))
-            if stmt in pipelined and readers > few:
+            if TileOp.of(stmt)["src"].source in looped and readers > few:
                 policies[stmt] = "evict_last"
             elif readers <= few and (stmt not in pipelined or sources.count(TileOp.of(stmt)["src"].source) == 1):
                 policies[stmt] = "evict_first"
