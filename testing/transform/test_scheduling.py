@@ -48,7 +48,7 @@ def allocs(func: Any) -> dict[str, Any]:
 
 
 def test_a_pipelined_gemm_gets_a_producer_and_a_ring() -> None:
-    got = outline(after(gemm_program(stages=3), "specialize_warps"))
+    got = outline(after(gemm_program(stages=3), "specialize_warps", raster_panel=0))
     assert got[got.index("if", 2) :] == text(
         "if",
         "  role producer",

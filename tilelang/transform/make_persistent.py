@@ -47,7 +47,7 @@ from tilelang.ir.stmts import Kernel, as_stmt, const_int, launches, map_kernels,
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.layout import row_major
 from tilelang.transform.form_clusters import BLOCKS, pair_blocks
-from tilelang.transform.plan_stages import shared_bytes, stages_that_fit
+from tilelang.transform.plan_stages import shared_bytes, stages_asked, stages_that_fit
 from tilelang.transform.rasterize_blocks import length_order, panel_order
 from tilelang.transform.specialize_warps import plan_roles
 from tilelang.transform.store_by_warpgroup import warpgroup_stores
@@ -78,6 +78,9 @@ def make_persistent(func: Any, ctx: Any) -> Any:
     queue = _queue(func, found[0])
     if queue is not None and not ctx.options.tile_queue:
         return func
+    alone = plan_roles(found[0], ctx.arch).consumer_regs > 0  # its registers fill an SM
+    if ctx.options.persistent is None and not alone and 2 * shared_bytes(func, ctx) <= ctx.arch.smem_bytes_per_sm:
+        return func  # several blocks share an SM and hide each other's epilogues
     new = map_kernels(func, lambda kernel: _loop_over_tiles(_stores(kernel, ctx), ctx, queue))
     if queue is not None:
         new = _with_queue(new, queue, found[0], ctx)
@@ -85,11 +88,8 @@ def make_persistent(func: Any, ctx: Any) -> Any:
     ahead = map_kernels(new, _load_ahead)
     if stages_that_fit(ahead, ctx) >= stages:
         new = ahead
-    if stages < min(MIN_STAGES, stages_that_fit(func, ctx)):
+    if stages < min(MIN_STAGES, stages_asked(func)) and stages < stages_that_fit(func, ctx):
         return func
-    alone = plan_roles(found[0], ctx.arch).consumer_regs > 0  # its registers fill an SM
-    if ctx.options.persistent is None and not alone and 2 * shared_bytes(func, ctx) <= ctx.arch.smem_bytes_per_sm:
-        return func  # several blocks share an SM and hide each other's epilogues
     if any(
         (op := TileOp.from_stmt(s)) and op.name == "copy" and op.attrs["blocks"] > 1
         for k in launches(new)

@@ -76,6 +76,7 @@ class Context:
     notes: list[str] = field(default_factory=list)  # performance notes, in the order of the passes
     seconds: dict[str, float] = field(default_factory=dict)  # time of each pass
     stages: dict[Any, int] = field(default_factory=dict)  # stages that fit, by function
+    shared: dict[Any, int] = field(default_factory=dict)  # bytes of shared memory, by function
 
 
 @dataclass(frozen=True)

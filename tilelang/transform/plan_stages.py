@@ -20,12 +20,12 @@ from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import arena_bytes, plan_arena
 from tilelang.transform.specialize_warps import specialize_warps
 
-__all__ = ["plan_stages", "shared_bytes", "stages_that_fit"]
+__all__ = ["plan_stages", "shared_bytes", "stages_asked", "stages_that_fit"]
 
 
 def plan_stages(func: Any, ctx: Any) -> Any:
     """The function with stage counts that fit `ctx.arch`; a reduced count is noted in `ctx.notes`."""
-    asked, fit = _asked(func), stages_that_fit(func, ctx)
+    asked, fit = stages_asked(func), stages_that_fit(func, ctx)
     if not fit:
         return func
     capped = _capped(func, fit)
@@ -39,26 +39,29 @@ def stages_that_fit(func: Any, ctx: Any) -> int:
     """The most stages, up to those asked for, with which shared memory fits a block; 0 when none does (or none is
     asked)."""
     if func not in ctx.stages:  # several passes ask about one function
-        limit, asked = ctx.arch.smem_bytes_per_block, range(_asked(func), 0, -1)
+        limit, asked = ctx.arch.smem_bytes_per_block, range(stages_asked(func), 0, -1)
         ctx.stages[func] = next((n for n in asked if shared_bytes(_capped(func, n), ctx) <= limit), 0)
     return ctx.stages[func]
 
 
-def _asked(func: Any) -> int:
+def stages_asked(func: Any) -> int:
+    """The most stages that a pipeline of the function asks for."""
     return max((pipeline_stages(s) for k in launches(func) for s in walk_list(k.body)), default=0)
 
 
 def _capped(func: Any, cap: int) -> Any:
+    if cap >= stages_asked(func):
+        return func
     return map_kernels(func, lambda k: k.with_body(rebuild(k.body, lambda s: _cap(s, cap))))
 
 
 def shared_bytes(func: Any, ctx: Any) -> int:
     """Bytes of the shared arena of a level-2 function with the stage counts it has."""
-    planned = plan_arena(pipeline_async_copies(specialize_warps(func, ctx.arch)), ctx.options.reuse_shared)
-    return max(
-        (arena_bytes([s for s in walk_list(k.body) if isinstance(s, tirx.AllocBuffer)]) for k in launches(planned)),
-        default=0,
-    )
+    if func not in ctx.shared:
+        planned = plan_arena(pipeline_async_copies(specialize_warps(func, ctx.arch)), ctx.options.reuse_shared)
+        allocs = ([s for s in walk_list(k.body) if isinstance(s, tirx.AllocBuffer)] for k in launches(planned))
+        ctx.shared[func] = max(map(arena_bytes, allocs), default=0)
+    return ctx.shared[func]
 
 
 def _cap(stmt: Any, cap: int) -> Any:

@@ -26,7 +26,7 @@ from tilelang.analysis.effects import touches
 from tilelang.analysis.uniform import Divergence
 from tilelang.ir.attrs import LAYOUT, RING, SHARED_DYN
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, rebuild, shape_of, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, bodies, dtype_of, launches, map_kernels, rebuild, shape_of, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.layout import SharedTile
 from tilelang.layout import loads as load_layout
@@ -46,8 +46,15 @@ def store_by_warpgroup(func: Any, ctx: Any) -> Any:
     if ctx.options.warpgroup_stores is False:
         return func
     new = map_kernels(func, warpgroup_stores)
+    if _split_stores(new) == _split_stores(func):
+        return func
     before, after = stages_that_fit(func, ctx), stages_that_fit(new, ctx)
     return new if after and after >= before else func
+
+
+def _split_stores(func: Any) -> int:
+    ops = (TileOp.from_stmt(s) for kernel in launches(func) for s in walk_list(kernel.body))
+    return sum(op is not None and op.name == "store_tile" for op in ops)
 
 
 def warpgroup_stores(kernel: Kernel) -> Kernel:
