@@ -50,12 +50,13 @@ class Machine:
         arguments: dict[str, Any],
         *inputs: torch.Tensor,
         choices: list[dict[str, Any]] | None = None,
+        others: Sequence[Sequence[torch.Tensor]] = (),
         label: str = PUBLIC,
     ) -> dict[str, Prepare]:
         """The contestant of public_programs/FILE.py where there is a process for it, else none."""
         if self.peer is None:
             return {}
-        return {label: Program(self.peer, file, factory, arguments, inputs, choices)}
+        return {label: Program(self.peer, file, factory, arguments, inputs, choices, others)}
 
 
 @dataclass

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,9 @@ class SecondProcess:
 class Program:
     """A program of the second process: `factory` in public_programs/FILE.py, with its compile-time `arguments`.
 
-    The kernel takes `inputs`; its last output counts, or its last input where it returns none. Of `choices`, by default
-    those that the file has for the factory, the fastest that is right takes the turns.
+    The kernel takes `inputs`, and where inputs rotate, those of `others` after them. Its last output counts, or its
+    last input where it returns none. Of `choices`, by default those that the file has for the factory, the fastest that
+    is right takes the turns.
     """
 
     process: SecondProcess
@@ -138,12 +140,14 @@ class Program:
     arguments: dict[str, Any]
     inputs: Sequence[torch.Tensor]
     choices: list[dict[str, Any]] | None = None
+    others: Sequence[Sequence[torch.Tensor]] = ()
     folder: Path = field(default=PROGRAMS)
 
     def start(self, clock: Clock, want: Any, limit: float, alive: Callable[[], None] = lambda: None) -> Timed:
         """Ready to be timed. Raises RuntimeError where no choice compiles and is right."""
         several = isinstance(want, tuple | list)
-        with shared_tensors.folder([*self.inputs, *(want if several else [want])]) as shared:
+        sets = [self.inputs, *self.others]
+        with shared_tensors.folder([*chain(*sets), *(want if several else [want])]) as shared:
 
             def put(name: str, tensor: torch.Tensor) -> dict[str, Any]:
                 return shared_tensors.write(Path(shared) / name, tensor)
@@ -156,7 +160,7 @@ class Program:
                 factory=self.factory,
                 arguments=self.arguments,
                 choices=self.choices,
-                inputs=[put(f"input{i}", tensor) for i, tensor in enumerate(self.inputs)],
+                inputs=[[put(f"in{s}_{i}", t) for i, t in enumerate(inputs)] for s, inputs in enumerate(sets)],
                 want=[put(f"want{i}", tensor) for i, tensor in enumerate(want)] if several else put("want", want),
                 limit=limit,
                 clock={"kind": type(clock).__name__, **vars(clock)},

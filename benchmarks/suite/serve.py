@@ -53,7 +53,7 @@ class Programs:
         factory: str,
         arguments: dict[str, Any],
         choices: list[dict[str, Any]] | None,
-        inputs: list[dict[str, Any]],
+        inputs: list[list[dict[str, Any]]],
         want: Any,
         limit: float,
         clock: dict[str, Any],
@@ -65,12 +65,12 @@ class Programs:
         module = _module(Path(file))
         several = choices or getattr(module, f"choices_{factory}")(**arguments)
         kernels, rejected = _compiled(getattr(module, factory), arguments, several)
-        tensors, wanted = [read(tensor) for tensor in inputs], _read_all(want)
+        sets, wanted = [[read(tensor) for tensor in one] for one in inputs], _read_all(want)
         made = getattr(protocol, clock.pop("kind"))(**clock)
         best: tuple[float, dict[str, Any], protocol.Timed] | None = None
         for choice, kernel in kernels:
             try:
-                timed = made.start([_call(kernel, tensors)])
+                timed = made.start([_call(kernel, tensors) for tensors in sets])
                 timed.error = relative_error(timed.outputs, wanted)
                 if not timed.error < limit:
                     raise ArithmeticError(f"relative error {timed.error:.2e}, limit {limit:.1e}")

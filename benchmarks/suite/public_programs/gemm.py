@@ -45,6 +45,47 @@ def matmul(M, N, K, dtype, transpose_B, out_dtype, block_M, block_N, block_K, nu
     return main
 
 
+def choices_matmul_few_rows(M, N, K, dtype):
+    """Narrow tiles with deep pipelines; the weights are the left or the right operand."""
+    rows = max(16, (M + 15) // 16 * 16)
+    tiles = [(64, 128, 4, 128, True), (64, 256, 3, 128, True), (128, 64, 4, 256, True), (64, 128, 4, 128, False)]
+    names = ("block_N", "block_K", "num_stages", "threads", "swapped")
+    return [{"block_M": rows, **dict(zip(names, tile))} for tile in tiles]
+
+
+@tilelang.jit(out_idx=[2])
+def matmul_few_rows(M, N, K, dtype, block_M, block_N, block_K, num_stages, threads, swapped):
+    """A kernel (X (M, K), W (N, K)) -> X W^T, as (W X^T)^T if `swapped`."""
+
+    @T.prim_func
+    def main(X: T.Tensor((M, K), dtype), W: T.Tensor((N, K), dtype), Y: T.Tensor((M, N), dtype)):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+            X_shared = T.alloc_shared((block_M, block_K), dtype)
+            W_shared = T.alloc_shared((block_N, block_K), dtype)
+            Y_turned = T.alloc_fragment((block_N, block_M), "float32")
+            Y_local = T.alloc_fragment((block_M, block_N), "float32")
+            Y_shared = T.alloc_shared((block_M, block_N), dtype)
+            if swapped:
+                T.clear(Y_turned)
+            else:
+                T.clear(Y_local)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
+                T.copy(X[by * block_M, k * block_K], X_shared)
+                T.copy(W[bx * block_N, k * block_K], W_shared)
+                if swapped:
+                    T.gemm(W_shared, X_shared, Y_turned, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                else:
+                    T.gemm(X_shared, W_shared, Y_local, transpose_B=True)
+            if swapped:
+                for i, j in T.Parallel(block_N, block_M):
+                    Y_shared[j, i] = Y_turned[i, j]
+            else:
+                T.copy(Y_local, Y_shared)
+            T.copy(Y_shared, Y[by * block_M, bx * block_N])
+
+    return main
+
+
 def choices_matmul_two_levels(M, N, K, dtype, out_dtype):
     """Half the columns: a block holds two accumulators."""
     return [
