@@ -44,6 +44,7 @@ from tilelang.ir.stmts import (
     with_bodies,
 )
 from tilelang.ir.tile_ops import TileOp
+from tilelang.transform.gather_pieces import piece_of
 
 __all__ = ["overlap_gemms"]
 
@@ -103,8 +104,8 @@ def _plan(loop: Any, kernel: Kernel) -> _Plan | None:
     if pipeline_stages(loop) < 2 or loop.step is not None or PIPELINE_ORDER in loop.annotations:
         return None
     body = as_list(loop.body)
-    if by_hand(body) or viewed(kernel.body):
-        return None
+    if by_hand(body) or viewed(kernel.body) or any(piece_of(s) is not None for s in body):
+        return None  # tiles that are gathered from pieces run ahead in their own loop alone
     gemms = [i for i, s in enumerate(body) if is_async_gemm(s)]
     if len(gemms) < 2 or any(isinstance(s, tirx.Break | tirx.Continue | tirx.AllocBuffer) for s in walk_list(body)):
         return None

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import tirx
+from tvm import ir, tirx
 
-from tilelang.analysis.effects import is_async_gemm, touches
+from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.loads import Site, load_sites, run_ahead_obstacle
 from tilelang.ir.attrs import ASYNC_COPY, RING
 from tilelang.ir.device_ops import device_op
@@ -38,6 +38,7 @@ from tilelang.ir.stmts import (
     with_bodies,
 )
 from tilelang.ir.tile_ops import make_tile_op
+from tilelang.ir.walk import collect
 from tilelang.transform.versions import read_version, write_version
 
 __all__ = ["pipeline_async_copies"]
@@ -139,9 +140,9 @@ def _is_async(stmt: Any) -> bool:
 
 
 def _ends(nest: Any) -> tuple[Any, Any]:
-    """(source, destination) of a copy nest."""
-    found = touches(nest)
-    return next(t.buffer for t in found if not t.write), next(t.buffer for t in found if t.write)
+    """(source, destination) of a copy nest; its indices may be loaded as well."""
+    (store,) = (s for s in walk_list([nest]) if isinstance(s, tirx.BufferStore))
+    return collect(store.value, ir.TensorLoad)[0].source, store.buffer
 
 
 def _synchronous(nest: Any) -> Any:

@@ -42,6 +42,7 @@ from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch
 from tilelang.transform.errors import NeedsArch, UnsupportedOperand
+from tilelang.transform.gather_pieces import gathered, piece_of
 
 __all__ = ["plan_copies"]
 
@@ -139,6 +140,13 @@ class _Planner:
                 continue
             if op is not None and op.name in ("tma_copy_in", "tma_copy_out"):
                 self.check_transfer(op)
+            piece = piece_of(stmt) if pipelined else None
+            if piece is not None and _is_load(piece) and self.can_cp_async(piece):
+                self.notes.append(
+                    f"{_place(piece)}the pieces of {piece['dst'].source.name} are copied at once, by cp.async"
+                )
+                out.append(gathered(stmt))
+                continue
             inner = bodies(stmt)
             here = pipeline_stages(stmt) > 0 if isinstance(stmt, tirx.For) else pipelined
             out.append(with_bodies(stmt, [self.plan(b, here) for b in inner]) if inner else stmt)
