@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from tvm.target import Target as TvmTarget
 
+import tilelang
 from tilelang.contrib import nvcc
 from tilelang.jit.freeze import freeze
 from tilelang.jit.pass_config import PassConfigKey, effect_of, freeze_pass_configs, options_from
@@ -60,7 +62,21 @@ def test_every_key_has_an_effect_or_a_reason() -> None:
     fields = {f.name for f in dataclasses.fields(CompileOptions)}
     for key in PassConfigKey:
         text = effect_of(key)
-        assert text.removeprefix("sets option ") in fields or text.startswith("accepted, no effect: ")
+        assert text.removeprefix("sets option ") in fields or text.startswith(("accepted, no effect: ", "refused: "))
+
+
+def test_every_option_is_read() -> None:
+    """An option that nothing looks at would be a switch that is connected to nothing."""
+    folder = Path(tilelang.__file__).parent
+    texts = [p.read_text() for p in folder.rglob("*.py") if p.name not in ("options.py", "pass_config.py")]
+    unread = [f.name for f in dataclasses.fields(CompileOptions) if not any(f"options.{f.name}" in t for t in texts)]
+    assert not unread
+
+
+def test_what_cannot_be_done_is_refused() -> None:
+    with pytest.raises(ValueError, match="the list of passes is fixed"):
+        options_from({"tir.add_lower_pass": [(1, print)]})
+    options_from({"tir.add_lower_pass": []})
 
 
 def test_keys_by_member_value_and_name() -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "EXTENT",
     "FRAGMENT",
     "GLOBAL",
+    "HAND_WRITTEN",
     "LAUNCH_FACTS",
     "LAYOUT",
     "LOCAL",
@@ -74,6 +75,7 @@ UNROLL = "tl.unroll"  # int factor on a T.unroll loop (0 = full)
 ARRIVE_COUNTS = "tl.arrive_counts"  # list[int], on AllocBuffer of a program's own mbarriers: arrivals of a phase
 
 # Facts written by passes.
+HAND_WRITTEN = "tl.hand_written"  # on a T.Parallel nest of the program's own, where an option asks which are
 LOOP_ID = "tl.loop_id"  # int, on the outermost loop of a T.Parallel nest
 LAYOUT = "tl.layout"  # str, layout text: on AllocBuffer and on T.Parallel nests
 NOTES = "tl.notes"  # function attribute: list[str], performance notes of the passes so far

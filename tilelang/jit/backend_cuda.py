@@ -95,15 +95,23 @@ class CudaExecutable:
     def build(func: Any, signature: Signature, target: Target, options: CompileOptions) -> CudaExecutable:
         """Compiles a tile program, or takes it from the disk cache. Warns of what makes it slow."""
         key = cache.cache_key(func.script(show_meta=True), signature, str(target), options)
-        made = None if options.dump_ir else _kept(key, func)
+        tells = options.dump_ir or options.pass_times or options.layout_plot or options.ptxas_verbose
+        made = None if tells else _kept(key, func)
         if made is None:
             made = _compile(func, signature, target, options)
             cache.publish(key, partial(made.keep, func=func))
         if any(note.places is None for note in made.performance) and performance.are_warnings_wanted():
             made = replace(made, performance=_located_notes(func, target, options))
             cache.update(key, _NOTES, made.notes_text(func))
+        if options.kernels_dir:
+            _write(made.kernel_source, Path(options.kernels_dir), signature.name)
         performance.warn(made.performance)
         return made
+
+
+def _write(text: str, folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.cu").write_text(text, encoding="utf-8")
 
 
 def _kept(key: str, func: Any) -> CudaExecutable | None:

@@ -148,6 +148,8 @@ def _build(func: Any, outputs: tuple[int, ...], target: Target, options: Compile
     signature = replace(signature, hidden=hidden_outputs(func))
     if verbose or env.print_on_compilation.get():
         logger.info("compile %s for %s", signature.describe(), target)
+    if options.print_program:
+        logger.warning("%s", func.script())
     with collector_paused():
         executable = _executable(func, signature, target, options)
     return JITKernel(func, signature, target, options, executable)

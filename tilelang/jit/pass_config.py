@@ -2,7 +2,8 @@
 """The public `pass_configs` dictionary, key by key.
 
 One table says what becomes of each key: an option field (with the value turned over where the key says
-"disable"), or "accepted, no effect" with the reason. An unknown key is an error that names the nearest known one.
+"disable"), or "accepted, no effect" with the reason: there is nothing that it could change. An unknown key is an error
+that names the nearest known one.
 """
 
 from __future__ import annotations
@@ -95,11 +96,13 @@ class PassConfigKey(str, Enum):
 
 @dataclass(frozen=True)
 class _Effect:
-    """What a key does: sets `field` to `convert(value)`, or nothing, for `reason`."""
+    """What a key does: sets `field` to `convert(value)`, or nothing, for `reason`; where `refused`, to set it is an
+    error."""
 
     field: str = ""
     convert: Callable[[Any], Any] = bool
     reason: str = ""
+    refused: bool = False
 
 
 def _not(value: Any) -> bool:
@@ -118,7 +121,7 @@ def _none(reason: str) -> _Effect:
 
 _K = PassConfigKey
 _EFFECTS: dict[PassConfigKey, _Effect] = {
-    _K.TL_SIMPLIFY: _Effect("simplify"),
+    _K.TL_SIMPLIFY: _none("integers are always simplified"),
     _K.TL_DYNAMIC_ALIGNMENT: _none("vector widths are proved from the program, never assumed"),
     _K.TL_DISABLE_DYNAMIC_TAIL_SPLIT: _none("tails are peeled only where that is proved to pay"),
     _K.TL_DISABLE_WARP_SPECIALIZED: _Effect("warp_specialize", lambda v: False if v else None),
@@ -144,48 +147,48 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_DISABLE_FAST_MATH: _Effect("fast_math", _not),
     _K.TL_PTXAS_REGISTER_USAGE_LEVEL: _Effect("register_level", int),
     _K.TL_ENABLE_PTXAS_VERBOSE_OUTPUT: _Effect("ptxas_verbose"),
-    _K.TL_DISABLE_VECTORIZE_256: _Effect("vectorize_256", _not),
+    _K.TL_DISABLE_VECTORIZE_256: _none("no target has vectors of 256 bits"),
     _K.TL_DISABLE_SAFE_MEMORY_ACCESS: _Effect("safe_memory_access", _not),
     _K.TL_DISABLE_THREAD_STORAGE_SYNC: _Effect("sync_threads", _not),
     _K.TL_DISABLE_SHARED_MEMORY_REUSE: _Effect("reuse_shared", _not),
-    _K.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: _Effect("aggressive_shared_merge"),
+    _K.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: _none("tiles whose lives are apart share their bytes"),
     _K.TL_ENABLE_LOWER_LDGSTG: _none("global accesses are always given their instruction by the compiler"),
-    _K.TL_ENABLE_LOWER_LDGSTG_PREDICATED: _Effect("predicated_ldgstg"),
+    _K.TL_ENABLE_LOWER_LDGSTG_PREDICATED: _none("accesses under a guard are predicated by ptxas"),
     _K.TL_ENABLE_ASYNC_COPY: _Effect("cp_async"),
-    _K.TL_DISABLE_DATA_RACE_CHECK: _Effect("check_races", _not),
-    _K.TL_DISABLE_OUT_OF_BOUND_WARNING: _Effect("warn_out_of_bounds", _not),
-    _K.TL_DISABLE_PRELOWER_SEMANTIC_CHECK: _Effect("check_semantics", _not),
-    _K.TL_DISABLE_LOOP_UNSWITCHING: _Effect("loop_unswitching", _not),
+    _K.TL_DISABLE_DATA_RACE_CHECK: _none("races are what `tilelang check` looks for, not the compiler"),
+    _K.TL_DISABLE_OUT_OF_BOUND_WARNING: _none("there are no such warnings: an access is guarded, or an error"),
+    _K.TL_DISABLE_PRELOWER_SEMANTIC_CHECK: _none("what is refused has no meaning to compile"),
+    _K.TL_DISABLE_LOOP_UNSWITCHING: _none("no loop is copied for a condition in it"),
     _K.TL_LOOP_UNSWITCHING_ALLOW_NON_TRIVIAL_ELSE: _none(
         "loops are peeled by bounds analysis, whatever the other arm is"
     ),
     _K.TL_DISABLE_SHUFFLE_ELECT: _none("the electing thread is the compiler's choice"),
-    _K.TL_CONFIG_INDEX_BITWIDTH: _Effect("index_bits", int),
+    _K.TL_CONFIG_INDEX_BITWIDTH: _none("offsets into tensors have 64 bits wherever 32 might not do"),
     _K.TL_DEVICE_COMPILE_FLAGS: _Effect("device_flags", _split_flags),
     _K.TL_EMIT_LINE_DIRECTIVES: _Effect("line_directives"),
     _K.TL_ENABLE_DUMP_IR: _Effect("dump_ir"),
     _K.TL_DUMP_IR_DIR: _Effect("dump_ir_dir", str),
-    _K.TL_PASS_PROFILE: _none("use `tilelang passes --time`"),
-    _K.TL_PASS_PROFILE_THRESHOLD_MS: _none("use `tilelang passes --time`"),
+    _K.TL_PASS_PROFILE: _Effect("pass_times"),
+    _K.TL_PASS_PROFILE_THRESHOLD_MS: _Effect("pass_times_from_ms", float),
     _K.TL_FORCE_LET_INLINE: _none("bindings are substituted where that is sound"),
     _K.TL_LAYOUT_VISUALIZATION_ENABLE: _Effect("layout_plot"),
     _K.TL_LAYOUT_VISUALIZATION_FORMATS: _Effect("layout_plot_formats", str),
     _K.TL_LAYOUT_COST_MODEL: _none("layouts are always chosen by cost"),
     _K.TL_REDUCER_FORCE_BASELINE: _none("there is one reducer lowering"),
-    _K.TL_ENABLE_FP32X2_REDUCTION: _Effect("fp32x2_reduction"),
+    _K.TL_ENABLE_FP32X2_REDUCTION: _none("pairs of float32 are added at once from sm_100 on"),
     _K.TL_STORAGE_REWRITE_DETECT_INPLACE: _none("register arrays are left to ptxas"),
-    _K.TL_AST_PRINT_ENABLE: _none("use `tilelang inspect`"),
+    _K.TL_AST_PRINT_ENABLE: _Effect("print_program"),
     _K.TIR_ENABLE_EQUIV_TERMS_IN_CSE: _none("common subexpressions are left to the CUDA compiler"),
     _K.TIR_DISABLE_CSE: _none("common subexpressions are left to the CUDA compiler"),
-    _K.TIR_SIMPLIFY: _Effect("simplify"),
+    _K.TIR_SIMPLIFY: _none("integers are always simplified"),
     _K.TIR_DISABLE_STORAGE_REWRITE: _none("register arrays are left to ptxas"),
-    _K.TIR_DISABLE_VECTORIZE: _none("vector accesses follow from layouts; use coalesced_width="),
+    _K.TIR_DISABLE_VECTORIZE: _Effect("vectorize", _not),
     _K.TIR_USE_ASYNC_COPY: _Effect("cp_async"),
     _K.TIR_ENABLE_DEBUG: _none("use TILELANG_VERIFY=1"),
     _K.TIR_MERGE_STATIC_SMEM: _none("all shared memory is one arena"),
-    _K.TIR_ADD_LOWER_PASS: _none("the pass list is fixed"),
+    _K.TIR_ADD_LOWER_PASS: _Effect(reason="the list of passes is fixed", refused=True),
     _K.TIR_NOALIAS: _none("tensors are assumed distinct unless annotated"),
-    _K.CUDA_KERNELS_OUTPUT_DIR: _none("use kernel.export_sources or debug_root_path"),
+    _K.CUDA_KERNELS_OUTPUT_DIR: _Effect("kernels_dir", str),
 }
 assert set(_EFFECTS) == set(PassConfigKey)
 
@@ -193,6 +196,8 @@ assert set(_EFFECTS) == set(PassConfigKey)
 def effect_of(key: PassConfigKey) -> str:
     """What a key does, in a line, for the docs and `tilelang explain`."""
     effect = _EFFECTS[key]
+    if effect.refused:
+        return f"refused: {effect.reason}"
     return f"sets option {effect.field}" if effect.field else f"accepted, no effect: {effect.reason}"
 
 
@@ -222,6 +227,8 @@ def options_from(pass_configs: Mapping[Any, Any] | None, compile_flags: Any = No
     fields: dict[str, Any] = {}
     for key, value in (pass_configs or {}).items():
         effect = _EFFECTS[_known_key(key)]
+        if effect.refused and value:
+            raise ValueError(f"pass_configs key {_known_key(key).value!r} cannot be set: {effect.reason}")
         if effect.field:
             fields[effect.field] = effect.convert(value)
     flags = (*fields.pop("device_flags", ()), *_split_flags(compile_flags or ()))

@@ -22,7 +22,7 @@ class CompileOptions:
     warp_specialize: bool | None = None  # producer and consumer warps
     tma: bool = True  # may copies use the tensor memory accelerator
     wgmma: bool = True
-    sync_threads: bool = True  # insert barriers between conflicting shared accesses
+    sync_threads: bool = True  # barriers between accesses to shared elements that the program writes out itself
     raster_panel: int | None = None  # rows of blocks in a panel of matrix products; 0 = none
     long_blocks_first: bool = True  # blocks with more work start first
     warpgroup_turns: bool | None = None  # warpgroups issue their gemms in turns
@@ -41,23 +41,18 @@ class CompileOptions:
     overlap_launches: bool = True  # a kernel starts while the one in front of it ends
     tile_queue: bool = True  # may a function get a counter of tiles as a last parameter, which its launcher supplies?
     reuse_shared: bool = True  # buffers with disjoint lives share space
-    aggressive_shared_merge: bool = False
-    safe_memory_access: bool = True  # guard accesses that may leave a tensor
-    vectorize_256: bool = True
+    safe_memory_access: bool = True  # guards of accesses to tensors that the program writes out itself
+    vectorize: bool = True  # may a thread access neighbours at once
     cp_async: bool = True
-    predicated_ldgstg: bool = True
-    loop_unswitching: bool = True
-    simplify: bool = True
-    index_bits: int | None = None
     register_level: int | None = None  # ptxas --register-usage-level, 0 to 10
     ptxas_verbose: bool = False
     line_directives: bool = False
-    fp32x2_reduction: bool = False
-    layout_plot: bool = False  # draw inferred layouts
-    layout_plot_formats: str = ""
-    check_semantics: bool = True
-    check_races: bool = True
-    warn_out_of_bounds: bool = True
+    layout_plot: bool = False  # show inferred layouts
+    layout_plot_formats: str = ""  # "txt" and formats of pictures, separated by commas
+    print_program: bool = False  # the tile program
+    pass_times: bool = False  # how long passes take
+    pass_times_from_ms: float = 0.0
+    kernels_dir: str = ""  # where the CUDA text of kernels is written
     dump_ir: bool = False
     dump_ir_dir: str = ""
     watchdog: bool = field(default_factory=env.watchdog.get)  # waits are bounded and say where they hang

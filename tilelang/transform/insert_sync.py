@@ -41,25 +41,29 @@ from tilelang.support.errors import InternalError, UserError
 from tilelang.target.operands import WARPGROUP
 from tilelang.transform.errors import BarrierInDivergentCode, MisplacedBarrier
 from tilelang.transform.group_barriers import GroupBarriers, block_barrier
+from tilelang.transform.mark_hand_written import is_hand_written
 from tilelang.transform.plan_arena import buffer_bytes
 
 __all__ = ["insert_sync"]
 
 
-def insert_sync(func: Any) -> Any:
-    """The function with every barrier it needs. Raises BarrierInDivergentCode, MisplacedBarrier, OutOfBarriers."""
-    return map_kernels(func, lambda kernel: _Inserter(kernel).run())
+def insert_sync(func: Any, automatic: bool = True) -> Any:
+    """The function with every barrier it needs; unless `automatic`, without those between accesses to one tile that
+    the program writes out itself. Raises BarrierInDivergentCode, MisplacedBarrier, OutOfBarriers."""
+    return map_kernels(func, lambda kernel: _Inserter(kernel, automatic).run())
 
 
 @dataclass(frozen=True)
 class _Pending:
     """An access since the last barrier of `group`, which made it. `settled`: a barrier of that group came after it, so
-    that only other threads still have to be kept apart from it. `places`: its elements, where they are known."""
+    that only other threads still have to be kept apart from it. `places`: its elements, where they are known. `own`:
+    its author orders it."""
 
     touch: Touch
     group: Group
     settled: bool = False
     places: Places | None = None
+    own: bool = False
 
 
 @dataclass
@@ -87,8 +91,8 @@ class _Left:
 
 
 class _Inserter:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, automatic: bool = True) -> None:
+        self.kernel, self.automatic = kernel, automatic
         self.groups = ThreadGroups(kernel)
         self.group: Group | None = self.groups.whole  # the threads that run the statement at hand; None: not known
         self.whole_group = self.groups.whole
@@ -257,7 +261,7 @@ class _Inserter:
         kept |= {replace(p, settled=True) for p in passed - ends.pending}
         for body, group in zip(bodies(stmt), inner, strict=True):
             by = group or self.here
-            mine = {_Pending(t, by) for s in body for t in self.tracked(s)}
+            mine = {_Pending(t, by, own=self.is_own(s)) for s in body for t in self.tracked(s)}
             kept |= {p if p in ends.pending or not self.can_sync(group) else replace(p, settled=True) for p in mine}
         return _State(kept, ends.unfenced, ends.stores)
 
@@ -303,10 +307,16 @@ class _Inserter:
         """What must stand in front of these accesses; and, unless they are made in the arms of a branch, that they are
         made."""
         now = [(t, g, self.can_sync(g)) for g, t in touched]
+        by_author = self.is_own(stmt)
         elements = {t.buffer: None if arms else places(stmt, t.buffer, self.groups) for t, _, _ in now}
         overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
         unfenced = any(t.asynchronous and self.overlap(t.buffer, b) for t, _, _ in now for b in state.unfenced)
-        clash = any(self.clash(t, g, own and arms, p, elements[t.buffer]) for t, g, own in now for p in state.pending)
+        clash = any(
+            self.clash(t, g, own and arms, p, elements[t.buffer])
+            for t, g, own in now
+            for p in state.pending
+            if not (by_author and p.own and t.buffer.same_as(p.touch.buffer))
+        )
         if overwritten:
             out += self.elected("bulk_wait_read")
             state.stores.clear()
@@ -316,10 +326,14 @@ class _Inserter:
         if overwritten or unfenced or clash:
             self.barrier(state, out, stmt)
         if not arms:
-            state.pending |= {_Pending(t, g, places=elements[t.buffer]) for t, g, _ in now}
+            state.pending |= {_Pending(t, g, places=elements[t.buffer], own=by_author) for t, g, _ in now}
             state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
             if _is_store(stmt):
                 state.stores |= {t.buffer for t, _, _ in now if not t.write}
+
+    def is_own(self, stmt: Any) -> bool:
+        """Does the author of the program order what this statement touches."""
+        return not self.automatic and is_hand_written(stmt)
 
     def clash(self, touch: Touch, group: Group, own: bool, before: _Pending, elements: Places | None) -> bool:
         """Must a barrier stand between the two? `own`: a barrier inside the branch can do it for the same threads."""

@@ -56,6 +56,7 @@ from tilelang.ir.walk import with_span
 from tilelang.layout import loads as load_layout
 from tilelang.layout import row_major
 from tilelang.support.errors import InternalError
+from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch
 from tilelang.transform.errors import SharedMemoryExceeded
 from tilelang.transform.group_barriers import GroupBarriers, block_barrier
@@ -80,6 +81,7 @@ from tilelang.transform.lower.scalar import lower_expression, lower_scalar
 from tilelang.transform.lower.spans import placed
 from tilelang.transform.lower.store_tile import lower_store_tile
 from tilelang.transform.lower.turns import lower_turn
+from tilelang.transform.mark_hand_written import is_hand_written
 from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
 
 __all__ = ["lower_tile_ops"]
@@ -87,15 +89,16 @@ __all__ = ["lower_tile_ops"]
 ARENA_ALIGN = 1024
 
 
-def lower_tile_ops(func: Any, arch: Arch, fast_math: bool = False) -> Any:
+def lower_tile_ops(func: Any, arch: Arch, options: CompileOptions | None = None) -> Any:
     """The level-4 function. Raises SharedMemoryExceeded when the arena does not fit a block of `arch`."""
+    chosen = options or CompileOptions()
 
     def visit(stmts: list[Any]) -> list[Any]:
         out: list[Any] = []
         for stmt in stmts:
             kernel = kernel_of(stmt)
             if kernel is not None:
-                out += [lower_math(s, fast_math) for s in _Lowerer(kernel, arch).run()]
+                out += [lower_math(s, chosen.fast_math) for s in _Lowerer(kernel, arch, chosen).run()]
             else:
                 inner = bodies(stmt)
                 out.append(with_bodies(stmt, [visit(b) for b in inner]) if inner else stmt)
@@ -116,8 +119,8 @@ class _Placement:
 
 
 class _Lowerer:
-    def __init__(self, kernel: Kernel, arch: Arch) -> None:
-        self.kernel, self.arch = kernel, arch
+    def __init__(self, kernel: Kernel, arch: Arch, options: CompileOptions) -> None:
+        self.kernel, self.arch, self.options = kernel, arch, options
         self.maps = TensorMaps()
         self.place = _Placement()
         self.allocs = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer)]
@@ -271,6 +274,8 @@ class _Lowerer:
         return out
 
     def lower_stmt(self, stmt: Any, ctx: LowerContext) -> list[Any]:
+        ctx.vectors = self.options.vectorize
+        ctx.trusted = not self.options.safe_memory_access and is_hand_written(stmt)
         op = TileOp.from_stmt(stmt)
         if op is not None:
             return placed(self.lower_op(op, ctx), op.span)

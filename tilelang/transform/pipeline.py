@@ -114,7 +114,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("order_statements", lambda f, c: order_statements(f), "while a statement is what the program calls one"),
         Pass(
             "plan_gemms",
-            lambda f, c: plan_gemms(f, c.arch),
+            lambda f, c: plan_gemms(f, c.arch, c.options.wgmma),
             "the instruction decides which layouts and copies are possible",
         ),
         Pass(

@@ -15,7 +15,7 @@ would move through shared memory on its way from one to the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilelang.analysis.gemms import plan_gemm, swap_operands
@@ -44,8 +44,8 @@ class NoWgmma(UserError):
     help = "use T.gemm, which takes the fastest instruction that fits"
 
 
-def plan_gemms(func: Any, arch: Arch) -> Any:
-    """The function with an instruction on every gemm.
+def plan_gemms(func: Any, arch: Arch, wgmma: bool = True) -> Any:
+    """The function with an instruction on every gemm; without `wgmma`, that is for T.wgmma_gemm alone.
 
     Raises:
         GemmShapeMismatch: operand shapes do not fit together.
@@ -55,10 +55,10 @@ def plan_gemms(func: Any, arch: Arch) -> Any:
     notes: list[str] = []
 
     def plan(kernel: Kernel) -> Kernel:
-        planner = _Planner(ThreadGroups(kernel), arch, swap=True)
+        planner = _Planner(ThreadGroups(kernel), arch, wgmma, swap=True)
         body = planner.visit(kernel.body, planner.groups.whole)
         if planner.is_mixed:
-            planner = _Planner(ThreadGroups(kernel), arch, swap=False)
+            planner = _Planner(ThreadGroups(kernel), arch, wgmma, swap=False)
             body = planner.visit(kernel.body, planner.groups.whole)
         notes.extend(planner.notes)
         return kernel.with_body(body)
@@ -75,6 +75,7 @@ class _Planner:
 
     groups: ThreadGroups
     arch: Arch
+    wgmma: bool
     swap: bool
     notes: list[str] = field(default_factory=list)
     swapped: set[Any] = field(default_factory=set)  # accumulators
@@ -105,7 +106,8 @@ class _Planner:
         return out
 
     def gemm(self, op: TileOp, threads: tuple[int, int]) -> Any:
-        got = plan_gemm(op, threads, self.arch, self.swap)
+        arch = self.arch if self.wgmma or op.attrs["explicit"] else replace(self.arch, wgmma=False)
+        got = plan_gemm(op, threads, arch, self.swap)
         if isinstance(got, str):
             raise GemmShapeMismatch(span=op.span, what=got)
         if op.attrs["explicit"] and got.inst != "wgmma":
@@ -113,7 +115,8 @@ class _Planner:
         (self.swapped if got.swapped else self.others).add(op["c"].source)
         self.slower |= got.inst != "wgmma"
         place = f"line {op.span.line}: " if op.span is not None else ""
-        self.notes += [f"{place}gemm into {op['c'].source.name} runs on {got.inst}; {reason}" for reason in got.reasons]
+        reasons = got.reasons if arch is self.arch else [r.replace(f"{arch.name} has none", "off") for r in got.reasons]
+        self.notes += [f"{place}gemm into {op['c'].source.name} runs on {got.inst}; {reason}" for reason in reasons]
         op = swap_operands(op) if got.swapped else op
         facts = {"inst": got.inst, "warps_m": got.warps_m, "warps_n": got.warps_n}
         return make_tile_op("gemm", dict(op.operands), {**op.attrs, **facts}, op.span)

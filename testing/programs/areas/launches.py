@@ -375,6 +375,9 @@ def views_of_tiles():
         "tl.disable_wgmma",
         "tl.disable_shared_memory_reuse",
         "tl.enable_fast_math",
+        "tl.disable_safe_memory_legalize",
+        "tl.disable_thread_storage_sync",
+        "tir.disable_vectorize",
     )
 )
 def switches_change_no_value(key):
@@ -397,6 +400,31 @@ def switches_change_no_value(key):
 
     a, b = ints(64, 96, low=-2, high=3, dtype="float16"), ints(96, 64, low=-2, high=3, dtype="float16")
     return run(main, a, b, out((a.float() @ b.float()).half()), options={"pass_configs": {key: True}})
+
+
+@program(key=("tl.disable_thread_storage_sync", "tl.disable_safe_memory_legalize"))
+def the_program_takes_care(key):
+    """Barriers and guards of a program's own are enough; tile statements beside them keep what they need."""
+
+    @T.prim_func
+    def main(A: T.Tensor((100,), "float32"), O: T.Tensor((100,), "float32"), P: T.Tensor((128,), "float32")):
+        with T.Kernel(2, threads=64) as b:
+            t = T.get_thread_binding()
+            S = T.alloc_shared((64,), "float32")
+            U = T.alloc_shared((64,), "float32")
+            S[t] = 0.0
+            if b * 64 + t < 100:
+                S[t] = A[b * 64 + t]
+            T.sync_threads()
+            if b * 64 + t < 100:
+                O[b * 64 + t] = S[63 - t]
+            T.copy(A[b * 64], U)
+            for i in T.Parallel(64):
+                P[b * 64 + i] = U[63 - i]
+
+    a = randn(100)
+    padded = torch.cat([a, torch.zeros(28)]).reshape(2, 64).flip(1).reshape(-1)
+    return run(main, a, out(padded[:100]), out(padded), options={"pass_configs": {key: True}})
 
 
 @program()

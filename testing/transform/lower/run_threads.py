@@ -198,15 +198,15 @@ class Threads:
         inside = inside & (partner >= 0) & (partner < self.n)
         return np.where(inside, x[np.where(inside, partner, 0)], x)
 
-    def _op_shfl_xor(self, _dtype: Any, _width: Any, value: Any, mask: Any) -> np.ndarray:
+    def _op_shfl_xor(self, _dtype: Any, _width: Any, _members: Any, value: Any, mask: Any) -> np.ndarray:
         partner = np.arange(self.n) ^ int(mask)
         return self._shuffle(value, partner, partner // 32 == np.arange(self.n) // 32)
 
-    def _op_shfl_up(self, _dtype: Any, width: Any, value: Any, delta: Any) -> np.ndarray:
+    def _op_shfl_up(self, _dtype: Any, width: Any, _members: Any, value: Any, delta: Any) -> np.ndarray:
         lane = np.arange(self.n)
         return self._shuffle(value, lane - int(delta), lane % int(width) >= int(delta))
 
-    def _op_shfl_idx(self, _dtype: Any, width: Any, value: Any, lane: Any) -> np.ndarray:
+    def _op_shfl_idx(self, _dtype: Any, width: Any, _members: Any, value: Any, lane: Any) -> np.ndarray:
         at = np.arange(self.n) // int(width) * int(width) + int(lane)
         return self._shuffle(value, at, at < self.n)
 

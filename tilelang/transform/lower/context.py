@@ -93,6 +93,8 @@ class LowerContext:
     settling: Any = None  # value that the last turn_pass waited for
     first: int = 0  # the number, in the block, of thread 0
     unroll: set[Any] = field(default_factory=set)  # found: surrounding loop variables that index registers
+    vectors: bool = True  # may a thread access neighbours at once
+    trusted: bool = False  # the elements of tensors that the statement at hand accesses exist
 
     def barrier(self) -> Stmt:
         """Synchronises exactly the `threads` threads."""

@@ -53,8 +53,9 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
     for var, extent in zip(variables, layout.shape, strict=True):
         ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)
     body = _written_out(body, ctx)
-    asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0))
-    plan = plan_vectors(ctx, slots, variables, body, asked, attrs.ASYNC_COPY in loop.annotations, preload=True)
+    asynchronous = attrs.ASYNC_COPY in loop.annotations
+    asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0)) if ctx.vectors or asynchronous else 1
+    plan = plan_vectors(ctx, slots, variables, body, asked, asynchronous, preload=True)
     return _Emitter(ctx, slots, variables, body, plan, loop.span).emit()
 
 
