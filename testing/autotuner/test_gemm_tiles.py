@@ -74,4 +74,5 @@ def test_rings_of_packed_weights_fit_beside_their_scales(rows: int, extra: int, 
 def test_packed_weights_are_unpacked_once_for_many_rows() -> None:
     assert packed_gemm_tile(4096, 8192, 8192, 4).block_M == 256
     assert packed_gemm_tile(16, 8192, 8192, 4).block_N == 64
+    assert packed_gemm_tile(1, 8192, 8192, 4).block_M == 8
     assert packed_gemm_tile(object(), 8192, 8192, 4).block_M == 256

@@ -88,7 +88,7 @@ def packed_gemm_tile(
     """
     where, known = arch_of(arch), isinstance(M, int) and isinstance(N, int)
     if known and M <= _FEW_ROWS // 2:  # waits for memory, whichever tile it has: narrow tiles fill the SMs
-        return _packed_tile((16 if M <= 16 else 32, 64, 128), K, weight_bits, extra_bytes, where)
+        return _packed_tile((next(r for r in (8, 16, 32) if r >= M), 64, 256), K, weight_bits, extra_bytes, where)
     ranked = sorted(_PACKED_TILES, key=lambda t: (_cost((*t[:2], 256, t[3]), M, N, where) if known else 0, -t[3]))
     tiles = [_packed_tile(t[:3], K, weight_bits, extra_bytes, where) for t in ranked]
     return next((tile for tile in tiles if tile.num_stages >= _FEW_STAGES), tiles[0])

@@ -36,6 +36,7 @@ from tilelang.transform.hoist_invariants import hoist_invariants
 from tilelang.transform.infer_layouts import infer_layouts
 from tilelang.transform.init_barriers import init_barriers
 from tilelang.transform.insert_sync import insert_sync
+from tilelang.transform.interleave_operands import interleave_operands
 from tilelang.transform.lazy_rescale import lazy_rescale
 from tilelang.transform.lower_tile_ops import lower_tile_ops
 from tilelang.transform.make_persistent import make_persistent
@@ -145,6 +146,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         ),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
         Pass("split_nests", lambda f, c: split_nests(f), "registers and memory are written by different threads"),
+        Pass(
+            "interleave_operands",
+            lambda f, c: interleave_operands(f),
+            "nests are what a thread computes; each part has a layout of its own",
+        ),
         Pass(
             "relax_quotients",
             lambda f, c: relax_quotients(f, c.options.relaxed_division),
