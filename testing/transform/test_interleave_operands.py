@@ -86,16 +86,13 @@ def test_nothing_waits_between_the_parts() -> None:
     assert "tl_wgmma_wait" not in body[: body.rindex("tl_wgmma_rs")]
 
 
-@pytest.mark.parametrize("way", ["", "cleared", "mirrored", "twice"])
+@pytest.mark.parametrize("way", ["", "cleared", "twice"])
 @pytest.mark.parametrize("target", ["cpu", "sim"])
 def test_the_sum_is_the_same(target: str, way: str) -> None:
     rng = np.random.default_rng(0)
     a, w = (rng.integers(-4, 5, (rows, K)).astype(np.float16) for rows in (M, N))
     kernel = tilelang.compile(product(way), out_idx=[2], target=target)
     want = a.astype(np.float64) @ (2.0 * w.astype(np.float64)).T
-    if way == "mirrored":
-        turned = w.reshape(N, -1, STEP)[..., ::-1].reshape(N, K)
-        want = a.astype(np.float64) @ (2.0 * turned.astype(np.float64)).T
     got = kernel(torch.from_numpy(a), torch.from_numpy(w)).numpy()
     assert np.array_equal(got, want * 2 if way == "twice" else want)
 
