@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,20 +28,42 @@ SHAPES = [
 ]
 
 
+@pytest.fixture(params=["cpu", "sim"])
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test twice: by meaning, and as the device program under the simulator's checks."""
+    monkeypatch.setenv("TILELANG_TARGET", request.param)
+
+
+def on_the_host(*problem: Any) -> tuple[torch.Tensor, ...]:
+    """The inputs where these targets take them."""
+    return tuple(x.cpu() for x in make_inputs(*problem))
+
+
+@pytest.mark.usefixtures("target")
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
 @pytest.mark.parametrize("num_stages", [0, 2])
 def test_matches_float32_attention(shape: tuple[int, int, int, int, int, bool], num_stages: int) -> None:
     torch.manual_seed(0)
     kernel = flashattn(*shape, block_M=64, block_N=64, num_stages=num_stages, threads=128)
-    check(kernel, make_inputs(*shape[:5]), shape[5])
+    check(kernel, on_the_host(*shape[:5]), shape[5])
 
 
+@pytest.mark.usefixtures("target")
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_default_schedule(dim: int, is_causal: bool) -> None:
+    torch.manual_seed(0)
+    shape = (1, 1, 300, 300, dim)
+    check(flashattn(*shape, is_causal), on_the_host(*shape), is_causal)
+
+
+@pytest.mark.usefixtures("target")
 @pytest.mark.parametrize("swizzle", ["annotated", "none"])
 def test_swizzle_does_not_change_the_result(swizzle: str) -> None:
     torch.manual_seed(0)
     shape = (1, 1, 128, 128, 64)
     kernel = flashattn(*shape, False, block_M=64, block_N=64, num_stages=2, threads=128, swizzle=swizzle)
-    check(kernel, make_inputs(*shape), False)
+    check(kernel, on_the_host(*shape), False)
 
 
 @pytest.mark.gpu
