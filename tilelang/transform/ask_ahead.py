@@ -42,7 +42,7 @@ def _ask_in(kernel: Kernel) -> Kernel:
     roles = [int(s.node) for s in walk_list(kernel.body) if isinstance(s, tirx.AttrStmt) and s.attr_key == ROLE]
     if max(roles, default=kernel.threads) > MOST_THREADS:
         return kernel
-    return kernel.with_body(_visit(kernel.body))
+    return kernel.with_body(with_unique_names(_visit(kernel.body)))  # a peeled loop asks for the same tiles again
 
 
 def _visit(stmts: list[Any]) -> list[Any]:
@@ -50,7 +50,7 @@ def _visit(stmts: list[Any]) -> list[Any]:
     for stmt in stmts:
         asked = _ask(stmt)
         if asked is not None:
-            out += with_unique_names(asked)
+            out += asked
         else:
             inner = bodies(stmt)
             out.append(with_bodies(stmt, [_visit(b) for b in inner]) if inner else stmt)
