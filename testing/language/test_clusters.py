@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from agree import on_device
 
 import tilelang.language as T
+from tilelang.sim import SimModule
+from tilelang.sim.report import SimError
 from tilelang.support.errors import UserError
 from tilelang.transform.pipeline import lower
 
@@ -82,6 +85,54 @@ def test_tiles_sent_to_the_neighbour():
     a = floats(4, 32, 64)
     o = on_device(main, a, np.zeros_like(a))[1]
     np.testing.assert_array_equal(o, a + a[[1, 0, 3, 2]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "float64", "float8_e4m3fn"])
+@pytest.mark.parametrize("source", ["shared", "fragment"])
+def test_elements_stored_into_the_neighbour(source, dtype):
+    """Any part of a tile, converted; the other block sees it behind a barrier of the cluster."""
+
+    @T.prim_func
+    def main(A: T.Tensor((4, 16, 24), "float32"), O: T.Tensor((4, 16, 24), dtype)):
+        with T.ClusterKernel(4, cluster_dims=(2,), threads=64) as bx:
+            S = T.alloc_shared((16, 24), dtype)
+            F = T.alloc_fragment((16, 24), "float32")
+            R = T.alloc_shared((16, 24), dtype)
+            rank = T.block_rank_in_cluster()
+            T.copy(A[bx, :, :], S)
+            T.copy(A[bx, :, :], F)
+            T.clear(R)
+            T.cluster_sync()
+            if source == "shared":
+                T.copy_cluster(S[:, 0:20], R[:, 4:24], dst_block=rank ^ 1)
+            else:
+                T.copy_cluster(F[:, 0:20], R[:, 4:24], dst_block=rank ^ 1)
+            T.cluster_sync()
+            T.copy(R, O[bx, :, :])
+
+    a = RNG.integers(-50, 50, (4, 16, 24)).astype("float32")
+    kind = getattr(ml_dtypes, dtype, None) or np.dtype(dtype)
+    o = on_device(main, a, np.zeros((4, 16, 24), kind))[1]
+    want = np.zeros((4, 16, 24), kind)
+    want[:, :, 4:] = a[[1, 0, 3, 2], :, :20]
+    np.testing.assert_array_equal(o, want)
+
+
+def test_elements_read_too_early_are_a_race():
+    @T.prim_func
+    def main(A: T.Tensor((2, 64), "float32"), O: T.Tensor((2, 64), "float32")):
+        with T.ClusterKernel(2, cluster_dims=2, threads=64) as bx:
+            S = T.alloc_shared((64,), "float32")
+            R = T.alloc_shared((64,), "float32")
+            T.copy(A[bx, :], S)
+            T.clear(R)
+            T.cluster_sync()
+            T.copy_cluster(S, R, dst_block=T.block_rank_in_cluster() ^ 1)
+            T.copy(R, O[bx, :])
+            T.cluster_sync()
+
+    with pytest.raises(SimError, match="race"):
+        SimModule(lower(main, "sm_90a"), ("rr", "random"))(floats(2, 64), np.zeros((2, 64), "float32"))
 
 
 def test_arrivals_at_another_block():

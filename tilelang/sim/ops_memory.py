@@ -10,7 +10,7 @@ import numpy as np
 
 from tilelang.sim.machine import AsyncOp, Gang, Pointer
 from tilelang.sim.memory import check_shared, note_lanes, shared_access
-from tilelang.sim.ops_sync import arrive_on
+from tilelang.sim.ops_sync import arrive_on, remote
 from tilelang.sim.ops_tma import open_group, wait_groups
 from tilelang.sim.shadow import Clocks, join
 from tilelang.sim.table import meaning
@@ -257,3 +257,16 @@ def atomic_store(G: Gang, m: np.ndarray, site: int, p: Pointer, x: Any, dtype: s
     dt = np_dtype(dtype)
     value = _per_thread(G, x, m).astype(dt)
     _update(G, p, m, site, dt, lambda old, i: np.zeros_like(old) + value[i])
+
+
+@meaning("store_remote")
+def store_remote(G: Gang, m: np.ndarray, site: int, p: Any, cta: Any, x: Any, dtype: str) -> None:
+    """An ordinary store of each thread, to an address of another block of the cluster."""
+    if not m.any():
+        return
+    dt = np_dtype(dtype)
+    check_shared(G, _per_thread(G, p, m), dt.itemsize, G.lo, G.hi, site, G.thread[m])
+    at = _per_thread(G, remote(G, p, cta, m, site), m)
+    note_lanes(G, m)
+    shared_access(G, at, G.thread[m], dt.itemsize, True, site)
+    G.cta.arena.view(dt)[at // dt.itemsize] = _per_thread(G, x, m).astype(dt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from tilelang.ir.device.effects import Arrive, Convergence, Effect, Fence, GridDependency, Sync, Wait
+from tilelang.ir.device.effects import Access, Arrive, Convergence, Effect, Fence, GridDependency, Mode, Sync, Wait
 from tilelang.ir.device.row import DeviceOpRow, Form, Operand, Static, asm, gmem, smem, value
 
 __all__ = ["ROWS"]
@@ -67,6 +67,32 @@ def _watched_wait(number: int, spin: bool, name: str, role: str, first: int, pla
 
 def _op(text: str, *operands: Operand, effects: tuple[Effect, ...] = (), result: str = "") -> Form:
     return Form(tuple(operands), asm(text, operands, result), result or "void", effects)
+
+
+# Bits of the types that are stored, and how assembly takes them.
+_STORED = {
+    **dict.fromkeys(("int8", "uint8", "bool"), 8),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 16),
+    **dict.fromkeys(("int32", "uint32", "float32"), 32),
+    **dict.fromkeys(("int64", "uint64", "float64"), 64),
+}
+_CARRIED = {
+    8: ("unsigned char", "h"),
+    16: ("unsigned short", "h"),
+    32: ("unsigned", "r"),
+    64: ("unsigned long long", "l"),
+}
+
+
+def _store_remote(dtype: str) -> Form:
+    bits = _STORED[dtype]
+    kind, constraint = _CARRIED[bits]
+    wide = f"(unsigned short)*({kind}*)&x" if bits == 8 else f"*({kind}*)&x"
+    body = (
+        'unsigned there; asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(p), "r"(cta)); '
+        f'asm volatile("st.shared::cluster.b{bits} [%0], %1;" : : "r"(there), "{constraint}"({wide}) : "memory");'
+    )
+    return Form((smem("p"), value("cta"), value("x", dtype)), body, effects=(Access("p", Mode.WRITE, bits // 8),))
 
 
 def _grid_sync(supplied: bool) -> Form:
@@ -203,6 +229,14 @@ ROWS = (
         _op("mapa.shared::cluster.u32 $result, $addr, $cta;", smem("addr"), value("cta"), result="int32"),
         needs="sm_90",
         doc="shared::cluster address of the same place in block `cta`",
+    ),
+    DeviceOpRow(
+        "store_remote",
+        _store_remote,
+        (Static("dtype", str, "float32", tuple(_STORED)),),
+        needs="sm_90",
+        doc="x into the same place of shared memory in block `cta` of the cluster; its threads see it behind a barrier "
+        "of the cluster",
     ),
     # named barriers
     DeviceOpRow(
