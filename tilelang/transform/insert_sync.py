@@ -33,6 +33,7 @@ from tilelang.analysis.own_elements import Places, places, share_elements
 from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.analysis.views import bases
 from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
+from tilelang.ir.device.effects import Arrive, Sync
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
@@ -110,6 +111,7 @@ class _Inserter:
             if base in self.bytes:
                 self.bytes[view] = self.bytes[base]
         every = {t for s in kernel.body for t in touches(s) if t.buffer.ty.storage_scope == GLOBAL}
+        self.by_proxy = {t.buffer for s in kernel.body for t in touches(s) if t.asynchronous and not t.write}
         self.exchanged = {t.buffer for t in every if t.write} & {t.buffer for t in every if not t.write}
         self.threads: int | None = None
         self.manual = user_barriers(kernel.body)
@@ -157,6 +159,7 @@ class _Inserter:
                 self.group = self.groups.after(stmt, self.group)
             else:
                 self.settle(stmt, state, out)
+                self.publish(stmt, state, out)
                 out.append(self.once(op) if op is not None and op.name == "store_tile" else stmt)
                 if self.is_group_barrier(stmt):
                     self.ordered(state)
@@ -263,7 +266,7 @@ class _Inserter:
             by = group or self.here
             mine = {_Pending(t, by, own=self.is_own(s)) for s in body for t in self.tracked(s)}
             kept |= {p if p in ends.pending or not self.can_sync(group) else replace(p, settled=True) for p in mine}
-        return _State(kept, ends.unfenced, ends.stores)
+        return _State(kept, ends.unfenced | before.unfenced, ends.stores)
 
     def can_sync(self, group: Group | None) -> bool:
         return group is not None and (group.whole_warps or group.count == 1 or group == self.whole_group)
@@ -300,6 +303,13 @@ class _Inserter:
             return
         parts = zip(bodies(stmt), inner, strict=True)
         self.record(stmt, [(g or self.here, t) for b, g in parts for s in b for t in self.tracked(s)], state, out, True)
+
+    def publish(self, stmt: Any, state: _State, out: list[Any]) -> None:
+        """A fence in front of an arrival of the program's own: the threads that wait for it may read what these wrote
+        by the async proxy."""
+        if self.manual and _arrives(stmt) and any(self.overlap(a, b) for a in state.unfenced for b in self.by_proxy):
+            out.append(device_op("fence_proxy_async"))
+            state.unfenced.clear()
 
     def record(
         self, stmt: Any, touched: list[tuple[Group, Touch]], state: _State, out: list[Any], arms: bool = False
@@ -412,6 +422,15 @@ class _Inserter:
 
 def _role(stmt: Any) -> str:
     return str(stmt.value.value) if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE else ""
+
+
+def _arrives(stmt: Any) -> bool:
+    """Does the statement tell other threads that its own have got here."""
+    op = DeviceOp.from_node(stmt)
+    return op is not None and any(
+        (isinstance(e, Arrive) and not e.init) or (isinstance(e, Sync) and e.scope == "named" and e.arrives)
+        for e in op.effects
+    )
 
 
 def _is_store(stmt: Any) -> bool:

@@ -530,6 +530,40 @@ def producer_and_consumers_by_hand(stages, consumers):
     return run(main, a, b, out(a.float() @ b.float()))
 
 
+@program(devices=ON_HOPPER, by=("copy", "loop"), stages=(1, 2))
+def producer_that_writes_tiles_itself(by, stages):
+    """What threads store before they arrive at a barrier is seen by the products of those that wait for it."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 160), "float16"), B: T.Tensor((160, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            As = T.alloc_shared((stages, 64, 32), "float16")
+            Bs = T.alloc_shared((stages, 32, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            full = T.alloc_barrier([128] * stages)
+            empty = T.alloc_barrier([128] * stages)
+            with T.ws(0):
+                for k in T.serial(5):
+                    T.barrier_wait(empty[k % stages], k // stages % 2 ^ 1)
+                    if by == "copy":
+                        T.copy(A[0, k * 32], As[k % stages, :, :])
+                    else:
+                        for i, j in T.Parallel(64, 32):
+                            As[k % stages, i, j] = A[i, k * 32 + j]
+                    T.copy(B[k * 32, 0], Bs[k % stages, :, :])
+                    T.barrier_arrive(full[k % stages])
+            with T.ws(1):
+                T.clear(acc)
+                for k in T.serial(5):
+                    T.barrier_wait(full[k % stages], k // stages % 2)
+                    T.gemm(As[k % stages, :, :], Bs[k % stages, :, :], acc)
+                    T.barrier_arrive(empty[k % stages])
+                T.copy(acc, C)
+
+    a, b = ints(64, 160, low=-2, high=3, dtype="float16"), ints(160, 64, low=-2, high=3, dtype="float16")
+    return run(main, a, b, out(a.float() @ b.float()))
+
+
 @program(devices=ON_HOPPER)
 def transfers_by_hand():
     """tma_copy in both directions, its barrier, its waits."""
