@@ -22,14 +22,13 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import FRAGMENT, LOOP_LAYOUT, PARALLEL
+from tilelang.analysis.whole_nests import computes_whole, uses_of
+from tilelang.ir.attrs import FRAGMENT, PARALLEL
 from tilelang.ir.stmts import (
     Kernel,
     as_list,
     as_stmt,
     bodies,
-    buffers_in,
-    const_int,
     dtype_of,
     fresh,
     map_kernels,
@@ -39,7 +38,6 @@ from tilelang.ir.stmts import (
     with_bodies,
 )
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
-from tilelang.ir.walk import collect
 from tilelang.layout.dtypes import bits_of
 
 __all__ = ["interleave_operands"]
@@ -87,12 +85,9 @@ class _Parter:
         if op.name != "gemm" or op.attrs["inst"] != "wgmma" or op.attrs["explicit"] or not op.attrs["sync"]:
             return 1
         operand = op["a"].source
-        if operand.ty.storage_scope != FRAGMENT or not _computes(nest, operand):
+        if operand.ty.storage_scope != FRAGMENT or not computes_whole(nest, operand):
             return 1
-        uses = [s for s in walk_list(self.kernel.body) if not bodies(s) and operand in buffers_in(s)]
-        inside = [s for s in walk_list([nest]) if not bodies(s) and operand in buffers_in(s)]
-        others = [s for s in uses if not isinstance(s, tirx.AllocBuffer)]
-        if len(others) != len(inside) + 1:  # the gemm
+        if len(uses_of(self.kernel.body, operand)) != len(uses_of([nest], operand)) + 1:  # the gemm
             return 1
         step, depth = _PART_BITS // bits_of(dtype_of(operand)), shape_of(operand)[-1]
         return depth // step if depth % step == 0 else 1
@@ -125,29 +120,6 @@ class _Parter:
             name += "_"
         self.names.add(name)
         return name
-
-
-def _computes(nest: Any, operand: Any) -> bool:
-    """Does a nest over the elements of a fragment store each at its place, and do nothing else?"""
-    if not (
-        isinstance(nest, tirx.For)
-        and int(nest.annotations.get(PARALLEL, 0)) == 2
-        and LOOP_LAYOUT not in nest.annotations
-    ):
-        return False
-    inner = as_list(nest.body)[0]
-    loops = (nest, inner)
-    if any(const_int(x.min) != 0 or const_int(x.extent) != n for x, n in zip(loops, shape_of(operand), strict=True)):
-        return False
-    statements = walk_list(as_list(inner.body))
-    if any(not isinstance(s, tirx.Bind | tirx.BufferStore | tirx.IfThenElse) for s in statements):
-        return False
-    stores = collect(inner.body, tirx.BufferStore)
-    whole = all(
-        s.buffer.same_as(operand) and all(x.same_as(v.loop_var) for x, v in zip(s.indices, loops, strict=True))
-        for s in stores
-    )
-    return bool(stores) and whole and not any(x.source.same_as(operand) for x in collect(inner.body, ir.TensorLoad))
 
 
 def _nest_of_part(nest: Any, operand: Any, part: Any, start: int) -> Any:

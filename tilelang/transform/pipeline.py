@@ -37,6 +37,7 @@ from tilelang.transform.infer_layouts import infer_layouts
 from tilelang.transform.init_barriers import init_barriers
 from tilelang.transform.insert_sync import insert_sync
 from tilelang.transform.interleave_operands import interleave_operands
+from tilelang.transform.keep_operands import keep_operands
 from tilelang.transform.lazy_rescale import lazy_rescale
 from tilelang.transform.lower_tile_ops import lower_tile_ops
 from tilelang.transform.make_persistent import make_persistent
@@ -113,6 +114,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("adjoin_groups", lambda f, c: adjoin_groups(f), "later passes number a group of threads from its first"),
         Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
         Pass("order_statements", lambda f, c: order_statements(f), "while a statement is what the program calls one"),
+        Pass(
+            "keep_operands",
+            lambda f, c: keep_operands(f, c.arch, c.notes) if c.options.wgmma else f,
+            "in front of plan_gemms, which swaps the operands of a gemm for one in registers",
+        ),
         Pass(
             "plan_gemms",
             lambda f, c: plan_gemms(f, c.arch, c.options.wgmma),
