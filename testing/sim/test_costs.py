@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from sim_build import Arena, at, dev, kernel
+from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 import tilelang.language as TL
@@ -137,6 +138,26 @@ def test_copies_products_and_waits_by_the_users_line() -> None:
     assert store.bytes == M * N * 2
     text = result.costs.text()
     assert text.startswith("costs of 1 block\n") and "no bank conflicts" in text, text
+
+
+@pytest.mark.parametrize(("op", "what"), [("mma", "mma m16n8k8"), ("mma_f64", "mma m8n8k4")])
+def test_products_of_warps_are_counted(op: str, what: str) -> None:
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        double = op == "mma_f64"
+        d = T.alloc_buffer((4,), "float64" if double else "float32", scope="local", layout=None)
+        ab = T.alloc_buffer((3,), "uint32", scope="local", layout=None)
+        for i in range(4):
+            T.buffer_store(d, tirx.const(0, "float64" if double else "float32"), [i])
+        for i in range(3):
+            T.buffer_store(ab, tirx.const(0, "uint32"), [i])
+        with T.serial(0, 3):
+            if double:
+                dev(op, d.data, tirx.const(1.0, "float64"), tirx.const(2.0, "float64"))
+            else:
+                types = {"a_dtype": "float16", "b_dtype": "float16", "acc_dtype": "float32"}
+                dev(op, d.data, at(ab, 0), at(ab, 2), shape="m16n8k8", **types)
+
+    assert costs(body, threads=64)[what].requests == 6
 
 
 def test_costs_are_only_taken_down_when_asked_for() -> None:

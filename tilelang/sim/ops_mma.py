@@ -73,6 +73,8 @@ def mma(
 @meaning("mma_f64")
 def mma_f64(G: Gang, m: np.ndarray, site: int, d: Pointer, a: Any, b: Any) -> None:
     G.converged(m, site, "mma_f64")
+    if G.cta.costs is not None:
+        G.cta.costs.issue(site, "mma m8n8k4", count=len(G.active(m)))
     x, y = (np.broadcast_to(np.asarray(v, np.float64), (G.T,)).reshape(-1, 8, 4) for v in (a, b))
     product = x @ y.transpose(0, 2, 1)  # [warp, 8, 8]
     frag = product.reshape(-1, 8, 4, 2).transpose(3, 0, 1, 2).reshape(2, G.T)
