@@ -25,11 +25,12 @@ def make_inputs(
     dtype: str = "float16",
     device: str = "cpu",
     layout: str = "bshd",
+    dim_v: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Random Q with heads heads, and K and V with heads // groups."""
+    """Random Q with heads heads, and K and V with heads // groups; `dim_v` where V's head dimension differs."""
     q_shape = tensor_shape(layout, batch, seq_q, heads, dim)
-    kv_shape = tensor_shape(layout, batch, seq_kv, heads // groups, dim)
-    q, k, v = (torch.randn(shape, device=device).to(DTYPES[dtype]) for shape in (q_shape, kv_shape, kv_shape))
+    k_shape, v_shape = (tensor_shape(layout, batch, seq_kv, heads // groups, d) for d in (dim, dim_v or dim))
+    q, k, v = (torch.randn(shape, device=device).to(DTYPES[dtype]) for shape in (q_shape, k_shape, v_shape))
     return q, k, v
 
 
@@ -70,7 +71,14 @@ def reference(
 
 
 def forward_flops(
-    batch: int, heads: int, seq_q: int, seq_kv: int, dim: int, is_causal: bool, window: int | None = None
+    batch: int,
+    heads: int,
+    seq_q: int,
+    seq_kv: int,
+    dim: int,
+    is_causal: bool,
+    window: int | None = None,
+    dim_v: int | None = None,
 ) -> float:
     """Floating-point operations of the two products over the visible pairs; a backward pass has 2.5 times as many."""
     past = seq_kv - seq_q
@@ -79,4 +87,4 @@ def forward_flops(
         last = min(max(i + past + 1, 0), seq_kv) if is_causal else seq_kv
         first = 0 if window is None else max(i + past - window + 1, 0)
         pairs += max(last - first, 0)
-    return 4.0 * batch * heads * pairs * dim
+    return 2.0 * batch * heads * pairs * (dim + (dim_v or dim))

@@ -45,38 +45,42 @@ def gqa_fwd(
     threads=None,
     dtype="float16",
     layout="bshd",
+    dim_v=None,
 ):
     """A kernel (Q, K, V) -> (Output, lse (batch, heads, seq_q) float32, natural logarithm).
 
     A causal query i sees the keys up to i + seq_kv - seq_q; with a window only the last `window` of these positions.
-    `layout` is "bshd" or "bhsd" (attention_layout.py). Tiles that are not given are chosen by the shape.
+    `layout` is "bshd" or "bhsd" (attention_layout.py). `dim_v` is the head dimension of V where it is not `dim` (latent
+    attention: 192 and 128). Tiles that are not given are chosen by the shape.
     """
+    dim_v = dim if dim_v is None else dim_v
     block_M, block_N, num_stages, threads = choose_tiles(
-        batch, heads, seq_q, dim, is_causal, given=(block_M, block_N, num_stages, threads)
+        batch, heads, seq_q, dim_v, is_causal, given=(block_M, block_N, num_stages, threads)
     )
     sm_scale = 1.0 / math.sqrt(dim)
     scale = sm_scale * LOG2E
     past = seq_kv - seq_q
     q_shape = tensor_shape(layout, batch, seq_q, heads, dim)
-    kv_shape = tensor_shape(layout, batch, seq_kv, heads // groups, dim)
+    k_shape, v_shape = (tensor_shape(layout, batch, seq_kv, heads // groups, d) for d in (dim, dim_v))
+    o_shape = tensor_shape(layout, batch, seq_q, heads, dim_v)
     accum_dtype = "float32"
 
     @T.prim_func
     def main(
         Q: T.Tensor(q_shape, dtype),
-        K: T.Tensor(kv_shape, dtype),
-        V: T.Tensor(kv_shape, dtype),
-        Output: T.Tensor(q_shape, dtype),
+        K: T.Tensor(k_shape, dtype),
+        V: T.Tensor(v_shape, dtype),
+        Output: T.Tensor(o_shape, dtype),
         lse: T.Tensor((batch, heads, seq_q), accum_dtype),
     ):
         with T.Kernel(T.ceildiv(seq_q, block_M), heads, batch, threads=threads) as (bx, by, bz):
             Q_shared = T.alloc_shared([block_M, dim], dtype)
             K_shared = T.alloc_shared([block_N, dim], dtype)
-            V_shared = T.alloc_shared([block_N, dim], dtype)
-            O_shared = T.alloc_shared([block_M, dim], dtype)
+            V_shared = T.alloc_shared([block_N, dim_v], dtype)
+            O_shared = T.alloc_shared([block_M, dim_v], dtype)
             acc_s = T.alloc_fragment([block_M, block_N], accum_dtype)
             acc_s_cast = T.alloc_fragment([block_M, block_N], dtype)
-            acc_o = T.alloc_fragment([block_M, dim], accum_dtype)
+            acc_o = T.alloc_fragment([block_M, dim_v], accum_dtype)
             scores_max = T.alloc_fragment([block_M], accum_dtype)
             scores_max_prev = T.alloc_fragment([block_M], accum_dtype)
             scores_scale = T.alloc_fragment([block_M], accum_dtype)
@@ -120,13 +124,13 @@ def gqa_fwd(
                 for i in T.Parallel(block_M):
                     logsum[i] = logsum[i] * scores_scale[i] + scores_sum[i]
                 T.copy(acc_s, acc_s_cast)
-                for i, j in T.Parallel(block_M, dim):
+                for i, j in T.Parallel(block_M, dim_v):
                     acc_o[i, j] *= scores_scale[i]
 
                 T.copy(rows(layout, V, bz, by // groups, k * block_N, block_N), V_shared)
                 T.gemm(acc_s_cast, V_shared, acc_o, policy=T.GemmWarpPolicy.FullRow)
 
-            for i, j in T.Parallel(block_M, dim):
+            for i, j in T.Parallel(block_M, dim_v):
                 # A row that sees no key (seq_q > seq_kv) is 0.
                 acc_o[i, j] = T.if_then_else(logsum[i] > 0, acc_o[i, j] / logsum[i], 0)
             T.copy(acc_o, O_shared)
@@ -164,18 +168,20 @@ def main() -> None:
     parser.add_argument("--seq_q", type=int, default=4096 if on_gpu else 130)
     parser.add_argument("--seq_kv", type=int, default=4096 if on_gpu else 200)
     parser.add_argument("--dim", type=int, default=128 if on_gpu else 64)
+    parser.add_argument("--dim_v", type=int, help="of heads of V, where it differs")
     parser.add_argument("--is_causal", action="store_true")
     parser.add_argument("--layout", choices=("bshd", "bhsd"), default="bshd")
     parser.add_argument("--window", type=int, help="positions that a query sees")
     args = parser.parse_args()
 
     shape = (args.batch, args.heads, args.seq_q, args.seq_kv, args.dim)
-    kernel = gqa_fwd(*shape, args.is_causal, args.groups, args.window, layout=args.layout)
-    inputs = make_inputs(*shape, args.groups, device="cuda" if on_gpu else "cpu", layout=args.layout)
+    kernel = gqa_fwd(*shape, args.is_causal, args.groups, args.window, layout=args.layout, dim_v=args.dim_v)
+    device = "cuda" if on_gpu else "cpu"
+    inputs = make_inputs(*shape, args.groups, device=device, layout=args.layout, dim_v=args.dim_v)
     print(f"relative error {check(kernel, *inputs, args.is_causal, args.window, args.layout):.2e}")
     if on_gpu:
         ms = tilelang.profiler.do_bench(lambda: kernel(*inputs))
-        total = forward_flops(*shape, args.is_causal, args.window)
+        total = forward_flops(*shape, args.is_causal, args.window, args.dim_v)
         print(f"{ms:8.4f} ms {1e-9 * total / ms:8.2f} TFLOP/s")
 
 

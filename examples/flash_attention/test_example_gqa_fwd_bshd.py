@@ -31,6 +31,15 @@ def test_small(target: str, case: tuple) -> None:
     check(kernel, *make_inputs(1, *shape, groups, "bfloat16"), is_causal, window)
 
 
+@pytest.mark.parametrize("target", ["cpu", "sim", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_values_with_heads_of_their_own_size(target: str) -> None:
+    torch.manual_seed(0)
+    shape = (1, 2, 256, 200, 192) if target != "cuda" else (2, 8, 1000, 1500, 192)
+    kernel = gqa_fwd.with_options(target=target)(*shape, True, 2, dtype="bfloat16", dim_v=128)
+    device = "cuda" if target == "cuda" else "cpu"
+    check(kernel, *make_inputs(*shape, 2, "bfloat16", device, dim_v=128), True, None)
+
+
 def test_heads_first() -> None:
     torch.manual_seed(0)
     shape = (2, 2, 70, 100, 32)

@@ -19,6 +19,10 @@ LIMIT, BF16_LIMIT, BACKWARD_LIMIT = 2e-3, 1e-2, 1e-2
 REPEATS = 50  # launches that must agree bit for bit
 AXIS = "sequence length"
 
+# Batch, heads, heads of keys, length, head dimensions of keys and of values.
+GROUPED = (
+    (4, 32, 8, 4096, 128, 128), (1, 32, 8, 16384, 128, 128), (4, 32, 1, 4096, 64, 64), (4, 16, 16, 4096, 192, 128),
+)  # fmt: skip
 TOKENS, WIDTH = 16384, 2048  # batch x length and heads x head dimension of the table
 HEADLINE = (1, 12, 2048, 64)
 TABLE = ((64, 1024), (64, 4096), (64, 16384), (128, 1024), (128, 4096), (128, 16384), (256, 4096), (256, 16384))
@@ -69,7 +73,7 @@ def _forward_case(
 def by_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     """float32 attention one head at a time: the scores of all heads at once need not fit."""
     reference = example("flash_attention", "example_mha_fwd_bhsd").reference
-    out = torch.empty_like(q, dtype=torch.float32)
+    out = torch.empty(*q.shape[:-1], v.shape[-1], dtype=torch.float32, device=q.device)
     groups = q.shape[1] // k.shape[1]
     for b in range(q.shape[0]):
         for h in range(q.shape[1]):
@@ -117,21 +121,29 @@ def _triton(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> 
 
 def grouped(machine: Machine) -> list[Case]:
     """Heads of keys and values shared by several heads of queries, bfloat16, (batch, length, heads, head dimension)."""
-    shapes = machine.pick([(4, 32, 8, 4096, 128), (1, 32, 8, 16384, 128), (4, 32, 1, 4096, 64)], [(1, 4, 2, 128, 64)])
+    shapes = [
+        (4, 32, 8, 4096, 128, 128),
+        (1, 32, 8, 16384, 128, 128),
+        (4, 32, 1, 4096, 64, 64),
+        (4, 16, 16, 4096, 192, 128),
+    ]
+    shapes = machine.pick(shapes, [(1, 4, 2, 128, 64, 64)])
     return [_grouped_case(machine, *shape, causal) for shape in shapes for causal in (True, False)]
 
 
-def _grouped_case(machine: Machine, batch: int, heads: int, kv_heads: int, length: int, dim: int, causal: bool) -> Case:
+def _grouped_case(
+    machine: Machine, batch: int, heads: int, kv_heads: int, length: int, dim: int, dim_v: int, causal: bool
+) -> Case:
     shape = (batch, heads, length, length, dim)
 
     def setup() -> Setup:
         q = machine.randn(batch, length, heads, dim, dtype=torch.bfloat16)
-        k, v = (machine.randn(batch, length, kv_heads, dim, dtype=torch.bfloat16) for _ in range(2))
+        k, v = (machine.randn(batch, length, kv_heads, d, dtype=torch.bfloat16) for d in (dim, dim_v))
         dense = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
 
         def ours() -> Any:
             module = example("flash_attention", "example_gqa_fwd_bshd")
-            kernel = module.gqa_fwd(*shape, causal, heads // kv_heads, dtype="bfloat16")
+            kernel = module.gqa_fwd(*shape, causal, heads // kv_heads, dtype="bfloat16", dim_v=dim_v)
             return lambda: kernel(q, k, v)[0]
 
         def torch_by(backend: str) -> Any:
@@ -156,9 +168,10 @@ def _grouped_case(machine: Machine, batch: int, heads: int, kv_heads: int, lengt
         return Setup(by_heads(*dense, causal).transpose(1, 2), calls, BF16_LIMIT)
 
     mask = "causal" if causal else "full"
-    work = example("flash_attention", "example_mha_fwd_bhsd").flops(*shape, causal)
-    name = f"attention B{batch} H{heads}/{kv_heads} S{length} D{dim} {mask}"
-    return Case(name, setup, work, 0.0, AXIS, length, f"{heads}/{kv_heads} D{dim} {mask}")
+    work = example("flash_attention", "example_mha_fwd_bhsd").flops(*shape, causal) * (dim + dim_v) / (2 * dim)
+    size = f"D{dim}" if dim == dim_v else f"D{dim}/{dim_v}"
+    name = f"attention B{batch} H{heads}/{kv_heads} S{length} {size} {mask}"
+    return Case(name, setup, work, 0.0, AXIS, length, f"{heads}/{kv_heads} {size} {mask}")
 
 
 def backward(machine: Machine) -> list[Case]:
