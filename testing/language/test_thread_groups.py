@@ -169,7 +169,8 @@ def test_what_cannot_be_shared_out_is_refused():
     def shared_out(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):
         with T.Kernel(1, threads=256):
             F = T.alloc_fragment((64,), "float32")
-            T.copy(A, F)
+            with T.ws(0):
+                T.copy(A, F)
             with T.ws(1):
                 T.copy(F, O)
 
@@ -180,6 +181,33 @@ def test_what_cannot_be_shared_out_is_refused():
     ):
         with pytest.raises(error):
             lower(program, "sm_90a")
+
+
+def test_a_fragment_is_left_to_the_threads_that_use_it_alone():
+    """What all threads say of a fragment is done by those that hold it, through views and from one to the next."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32"), P: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=256):
+            F = T.alloc_fragment((64,), "float32")
+            G = T.alloc_fragment((8,), "float32")
+            S = T.alloc_shared((8,), "float32")
+            T.copy(A, F)
+            V = T.reshape(F, (8, 8))
+            with T.ws(1):
+                for i in T.Parallel(64):
+                    F[i] += 1.0
+            T.reduce_sum(V, G, dim=1)
+            T.copy(F, O)
+            T.copy(G, S)
+            for i in T.Parallel(8):
+                P[i] = S[7 - i]
+
+    a, o, p = agree(main, floats(64), zeros(64), zeros(8))
+    np.testing.assert_allclose(o, a + 1)
+    np.testing.assert_allclose(p, (a + 1).reshape(8, 8).sum(1)[::-1], rtol=1e-5)
+    text = lower(main, "sm_90a", stop_after="laid-out").script()
+    assert text.count("if tx >= 128") == 4
 
 
 def test_one_thread_reads_what_all_hold():

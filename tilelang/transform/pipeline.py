@@ -42,6 +42,7 @@ from tilelang.transform.lazy_rescale import lazy_rescale
 from tilelang.transform.lower_tile_ops import lower_tile_ops
 from tilelang.transform.make_persistent import make_persistent
 from tilelang.transform.mark_hand_written import mark_hand_written
+from tilelang.transform.narrow_groups import narrow_groups
 from tilelang.transform.order_statements import order_statements
 from tilelang.transform.overlap_gemms import overlap_gemms
 from tilelang.transform.overlap_launches import overlap_launches
@@ -112,6 +113,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "what is left of them decides how copies run",
         ),
         Pass("adjoin_groups", lambda f, c: adjoin_groups(f), "later passes number a group of threads from its first"),
+        Pass("narrow_groups", lambda f, c: narrow_groups(f), "from here on a fragment belongs to one group of threads"),
         Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
         Pass("order_statements", lambda f, c: order_statements(f), "while a statement is what the program calls one"),
         Pass(
