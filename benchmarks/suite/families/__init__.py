@@ -16,6 +16,7 @@ FAMILIES: dict[str, Callable[[Machine], list[Case]]] = {
     "gemm_fp8": gemm.float8,
     "attention": attention.forward,
     "attention_gqa": attention.grouped,
+    "attention_fp8": attention.float8,
     "attention_backward": attention.backward,
     "attention_decode": attention.decode,
     "mla": sequence.latent,

@@ -12,7 +12,9 @@ import torch
 from ..contest import Case, Machine, Prepare, Setup
 from ..examples import example
 
-__all__ = ["backward", "by_heads", "decode", "flash3", "flash3_interface", "forward", "grouped", "repeat", "sdpa"]
+__all__ = [
+    "backward", "by_heads", "decode", "flash3", "flash3_interface", "float8", "forward", "grouped", "repeat", "sdpa",
+]  # fmt: skip
 
 # Largest relative error against float32: float16 outputs are rounded by 2e-4, float16 probabilities add about as much.
 LIMIT, BF16_LIMIT, BACKWARD_LIMIT = 2e-3, 1e-2, 1e-2
@@ -172,6 +174,47 @@ def _grouped_case(
     size = f"D{dim}" if dim == dim_v else f"D{dim}/{dim_v}"
     name = f"attention B{batch} H{heads}/{kv_heads} S{length} {size} {mask}"
     return Case(name, setup, work, 0.0, AXIS, length, f"{heads}/{kv_heads} {size} {mask}")
+
+
+def float8(machine: Machine) -> list[Case]:
+    """Forward passes in float8 e4m3 with factors for each head; V comes transposed, for FlashAttention-3 as it is."""
+    table = [(TOKENS // length, WIDTH // 128, length, 128) for length in (1024, 4096, 16384)]
+    shapes = machine.pick(table, [(1, 2, 128, 64)])
+    return [_float8_case(machine, *shape, causal) for shape in shapes for causal in (True, False)]
+
+
+def _float8_case(machine: Machine, batch: int, heads: int, length: int, dim: int, causal: bool) -> Case:
+    module = example("flash_attention", "example_mha_fwd_fp8")
+    shape = (batch, heads, length, length, dim)
+
+    def setup() -> Setup:
+        inputs = module.make_inputs(*shape, device=machine.device)
+
+        def ours() -> Any:
+            kernel = module.flashattn_fp8(*shape, causal)
+            return lambda: kernel(*inputs)
+
+        def their() -> Any:
+            q, k, v, factors = inputs
+            rows = [x.transpose(1, 2).contiguous() for x in (q, k, v.transpose(2, 3))]
+            descale = {f"{x}_descale": factors[..., i].contiguous() for i, x in enumerate("qkv")}
+            interface = flash3_interface()
+
+            def call() -> torch.Tensor:
+                out = interface.flash_attn_func(*rows, causal=causal, **descale)
+                return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+
+            return call
+
+        q, k, v, factors = inputs
+        plain = [x.float() * factors[..., i, None, None] for i, x in enumerate((q, k, v.transpose(2, 3)))]
+        calls: dict[str, Prepare] = {"tilelang": ours, "fa3": their}
+        return Setup(by_heads(*plain, causal), calls, module.LIMIT, {"fa3": 2 * module.LIMIT})
+
+    mask = "causal" if causal else "full"
+    work = example("flash_attention", "example_mha_fwd_bhsd").flops(*shape, causal)
+    name = f"attention e4m3 B{batch} H{heads} S{length} D{dim} {mask}"
+    return Case(name, setup, work, 0.0, AXIS, length, f"e4m3 D{dim} {mask}")
 
 
 def backward(machine: Machine) -> list[Case]:

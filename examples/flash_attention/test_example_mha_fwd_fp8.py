@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention in float8 against float32 of the same quantised inputs: on the cpu, on the simulator and on the GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from example_mha_fwd_fp8 import check, flashattn_fp8, make_inputs  # noqa: E402
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_small(target: str, is_causal: bool) -> None:
+    torch.manual_seed(0)
+    shape = (1, 2, 144, 208, 64)
+    kernel = flashattn_fp8.with_options(target=target)(*shape, is_causal, block_M=64, block_N=64, threads=128)
+    check(kernel, make_inputs(*shape), is_causal)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("shape", [(2, 4, 1000, 1008, 64), (2, 4, 1024, 2048, 128), (1, 2, 300, 144, 128)], ids=str)
+def test_gpu(shape: tuple, is_causal: bool) -> None:
+    torch.manual_seed(0)
+    check(flashattn_fp8(*shape, is_causal), make_inputs(*shape, device="cuda"), is_causal)
