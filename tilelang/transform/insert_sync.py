@@ -145,7 +145,7 @@ class _Inserter:
     # -- the walk ------------------------------------------------------------------------------------
     def walk(self, stmts: list[Any], state: _State) -> tuple[list[Any], _State]:
         out: list[Any] = []
-        outermost, start = not self.around, self.group
+        outermost, start, before = not self.around, self.group, frozenset(state.stores)
         for stmt in stmts:
             op = TileOp.from_stmt(stmt)
             if isinstance(stmt, tirx.Continue | tirx.Break) and self.left:
@@ -171,7 +171,7 @@ class _Inserter:
                 out += self.elected(wait, each=WARPGROUP)
             elif state.stores if outermost else any(_is_store(s) for s in walk_list(out)):
                 out += self.elected(wait)
-            state.stores.clear()
+            state.stores &= before  # those of code around a branch are waited for there
         self.group = start
         return out, state
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from witness import EVERYWHERE, ON_DEVICES, ints, out, program, randn, refused, run
+from witness import EVERYWHERE, ON_DEVICES, changed, ints, out, program, randn, refused, run
 
 import tilelang.language as T
 
@@ -422,3 +422,39 @@ def two_elements_in_one_place_are_refused():
         return main
 
     return refused(make, "own address")
+
+
+@program(branch=("one thread", "warp", "warpgroup"), again=(False, True))
+def store_in_flight_around_a_branch(branch, again):
+    """A tile that a transfer still reads is not overwritten, nor does its block end, whatever branch comes between."""
+
+    @T.prim_func
+    def main(A: T.Tensor((3, 64, 64), "float16"), O: T.Tensor((3, 64, 64), "float16"), R: T.Tensor((3, 128), "int32")):
+        with T.Kernel(1, threads=256):
+            t = T.get_thread_binding()
+            S = T.alloc_shared((64, 64), "float16")
+            for k in T.serial(3 if again else 1):
+                T.copy(A[k, :, :], S)
+                T.copy(S, O[k, :, :])
+                if branch == "one thread":
+                    if t == 0:
+                        for i in T.serial(128):
+                            R[k, i] = i
+                elif branch == "warp":
+                    if t < 32:
+                        for i in T.serial(4):
+                            R[k, i * 32 + t] = i * 32 + t
+                else:
+                    with T.ws(1):
+                        for i in T.Parallel(128):
+                            R[k, i] = i
+
+    a = randn(3, 64, 64, dtype="float16")
+    n = 3 if again else 1
+    o = torch.zeros_like(a)
+    w = o.clone()
+    w[:n] = a[:n]
+    r = torch.zeros(3, 128).int()
+    rw = r.clone()
+    rw[:n] = torch.arange(128).int()
+    return run(main, a, changed(o, w), changed(r, rw))
