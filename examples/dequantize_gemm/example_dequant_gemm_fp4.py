@@ -5,7 +5,8 @@ e2m1 has a sign, two bits of exponent and one of mantissa: 0, 0.5, 1, 1.5, 2, 3,
 even column in its low half. In mxfp4 32 neighbouring weights of a row share a scale, a float8_e8m0fnu: the exponent of
 a power of two and nothing else.
 
-Decoding is exact: moved into the exponent of a float16, the three bits are the weight times 2^-14, subnormals included.
+Decoding is exact: moved into the exponent of a bfloat16, the three bits are the weight times 2^-126, subnormals
+included; and a power of two scales it exactly.
 
 * `matmul_fp4` is the tile program for many rows of A; `gemv_fp4` is for few: a warp computes one element.
 
@@ -20,28 +21,36 @@ import torch
 
 import tilelang
 import tilelang.language as T
+from tilelang.autotuner import GemmTile, packed_gemm_tile
 from tilelang.testing import assert_relative_error
 
 GROUP = 32  # weights that share a scale
+RESIDENT_BYTES = 1024  # of scales of a row of W, of which so many may stay in shared memory
 VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def decode(packed, j):
-    """The weight of column j, from the byte that holds it, in float16."""
+    """The weight of column j, from the byte that holds it, in bfloat16."""
     code = T.bitwise_and(T.shift_right(T.cast(packed, "int32"), j % 2 * 4), 15)
-    magnitude = T.shift_left(T.bitwise_and(code, 7), 9)
+    magnitude = T.shift_left(T.bitwise_and(code, 7), 6)
     sign = T.shift_left(T.bitwise_and(code, 8), 12)
-    return T.reinterpret(T.cast(T.bitwise_or(magnitude, sign), "uint16"), "float16") * T.float16(2**14)
+    return T.reinterpret(T.cast(T.bitwise_or(magnitude, sign), "uint16"), "bfloat16") * T.bfloat16(2**126)
 
 
 def power(scale):
-    """2^(scale - 127) in float32, whose exponent is biased by 127 as well."""
-    return T.reinterpret(T.shift_left(T.cast(scale, "int32"), 23), "float32")
+    """2^(scale - 127) in bfloat16, whose exponent is biased by 127 as well."""
+    return T.reinterpret(T.cast(T.shift_left(T.cast(scale, "int32"), 7), "uint16"), "bfloat16")
 
 
 @tilelang.jit(out_idx=[3])
-def matmul_fp4(M, N, K, scaled=True, block_M=128, block_N=128, block_K=64, num_stages=3, threads=128):
+def matmul_fp4(M, N, K, scaled=True, block_M=None, block_N=None, block_K=None, num_stages=None, threads=None):
     """A kernel (A (M, K) bfloat16, packed (N, K / 2), scales (N, K / 32) uint8) -> C (M, N) bfloat16."""
+    row_bytes = T.ceildiv(K, GROUP) if scaled else 0  # of scales of a row of W
+    resident = row_bytes <= RESIDENT_BYTES  # they lie in shared memory all the time, else they come with the weights
+    tile = packed_gemm_tile(M, N, K, 4, min(row_bytes, RESIDENT_BYTES)) if block_M is None else GemmTile()
+    tile = tile.pinned(block_M=block_M, block_N=block_N, block_K=block_K, num_stages=num_stages, threads=threads)
+    block_M, block_N, block_K = tile.block_M, tile.block_N, tile.block_K
+    columns = (T.ceildiv(K, block_K) if resident else 1) * block_K // GROUP
 
     @T.prim_func
     def main(
@@ -50,23 +59,27 @@ def matmul_fp4(M, N, K, scaled=True, block_M=128, block_N=128, block_K=64, num_s
         scales: T.Tensor((N, K // GROUP), "uint8"),
         C: T.Tensor((M, N), "bfloat16"),
     ):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=tile.threads) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), "bfloat16")
             packed_shared = T.alloc_shared((block_N, block_K // 2), "uint8")
-            scales_shared = T.alloc_shared((block_N, block_K // GROUP), "uint8")
-            W_shared = T.alloc_shared((block_N, block_K), "bfloat16")
+            scales_shared = T.alloc_shared((block_N, columns), "uint8")
+            W_local = T.alloc_fragment((block_N, block_K), "bfloat16")
             C_local = T.alloc_fragment((block_M, block_N), "float32")
 
             T.clear(C_local)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
+            if scaled and resident:
+                T.copy(scales[bx * block_N, 0], scales_shared)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=tile.num_stages):
                 T.copy(A[by * block_M, k * block_K], A_shared)
                 T.copy(packed[bx * block_N, k * block_K // 2], packed_shared)
-                if scaled:
+                if scaled and not resident:
                     T.copy(scales[bx * block_N, k * block_K // GROUP], scales_shared)
                 for i, j in T.Parallel(block_N, block_K):
-                    weight = T.cast(decode(packed_shared[i, j // 2], j), "float32")
-                    W_shared[i, j] = weight * power(scales_shared[i, j // GROUP]) if scaled else weight
-                T.gemm(A_shared, W_shared, C_local, transpose_B=True)
+                    g = (k * block_K + j) // GROUP if resident else j // GROUP
+                    weight = decode(packed_shared[i, j // 2], j)
+                    W_local[i, j] = weight * power(scales_shared[i, g]) if scaled else weight
+                # The weights are in registers: they become the rows of wgmma.
+                T.gemm(A_shared, W_local, C_local, transpose_B=True)
             T.copy(C_local, C[by * block_M, bx * block_N])
 
     return main
@@ -100,7 +113,7 @@ def gemv_fp4(M, N, K, scaled=True, columns=4):
                     part = 0.0
                     for v in T.unroll(GROUP):
                         part += T.cast(A_local[v], "float32") * T.cast(decode(packed_local[v // 2], v), "float32")
-                    total += part * power(scales[n, g]) if scaled else part
+                    total += part * T.cast(power(scales[n, g]), "float32") if scaled else part
             result = T.warp_reduce_sum(total)
             if lane == 0 and n < N:
                 C[m, n] = result

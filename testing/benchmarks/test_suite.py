@@ -155,7 +155,7 @@ def test_pictures_are_drawn_from_a_result_file(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "p").iterdir()) == ["a-s.png", "a.png"]
 
 
-@pytest.mark.parametrize("name", ["norm", "decode_gemm"])
+@pytest.mark.parametrize("name", ["norm", "decode_gemm", "dequant", "dequant_fp4"])
 def test_families_are_right_at_small_sizes(name: str) -> None:
     for row in runner.trial(name, FAMILIES[name](Machine("cpu", True))):
         assert "tilelang" in row.ms, row.failed

@@ -24,6 +24,7 @@ FAMILIES: dict[str, Callable[[Machine], list[Case]]] = {
     "linear_attention": sequence.linear,
     "mamba": sequence.mamba,
     "dequant": quantized.w4a16,
+    "dequant_fp4": quantized.mxfp4,
     "moe": moe.fused,
     "norm": memory.norms,
     "softmax": memory.softmax,

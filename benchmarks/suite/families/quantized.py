@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products with 4-bit weights, beside cuBLAS on 16-bit weights and torch's int4 kernel."""
+"""Products with 4-bit weights, integers and floats, beside cuBLAS on 16-bit weights and torch's int4 kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from ..contest import Case, Machine, Prepare, Setup
 from ..examples import example
 
-__all__ = ["w4a16"]
+__all__ = ["mxfp4", "w4a16"]
 
 GROUP = 128
 LIMIT, BF16_LIMIT = 2e-3, 1.5e-2
@@ -44,6 +44,34 @@ def _case(machine: Machine, m: int, n: int, k: int) -> Case:
         return Setup(a.double() @ weights.T, calls, LIMIT, {"torch int4": BF16_LIMIT, "cublas f16": BF16_LIMIT})
 
     return Case(f"w4a16 {m}x{n}x{k}", setup, 2.0 * m * n * k, n * k / 2 + 2.0 * m * (n + k), "rows M", m, f"N={n}")
+
+
+def mxfp4(machine: Machine) -> list[Case]:
+    """bfloat16 activations times 4-bit floats with a power of two for every 32, M rows."""
+    n, k = (256, 256) if machine.small else (8192, 8192)
+    return [_mxfp4(machine, m, n, k) for m in machine.pick((1, 16, 64, 128, 4096), (1, 16))]
+
+
+def _mxfp4(machine: Machine, m: int, n: int, k: int) -> Case:
+    module = example("dequantize_gemm", "example_dequant_gemm_fp4")
+
+    def setup() -> Setup:
+        inputs = module.make_inputs(m, n, k, machine.device)
+        a, packed, scales = inputs
+        weights = module.dequantize(packed, scales)
+        wide = weights.bfloat16()
+
+        def ours(factory: Any) -> Any:
+            kernel = factory(m, n, k)
+            return lambda: kernel(*inputs)
+
+        calls: dict[str, Prepare] = {"tilelang": lambda: ours(module.matmul_fp4)}
+        if m <= 16:
+            calls["tilelang gemv"] = lambda: ours(module.gemv_fp4)
+        calls["cublas bf16"] = lambda: lambda: a @ wide.T
+        return Setup(a.double() @ weights.T, calls, BF16_LIMIT)
+
+    return Case(f"mxfp4 {m}x{n}x{k}", setup, 2.0 * m * n * k, n * k / 2 + 2.0 * m * (n + k), "rows M", m, f"N={n}")
 
 
 def _torch_int4(a: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor) -> Any:

@@ -88,6 +88,12 @@ def e2m1(code: Any) -> Any:
     return T.reinterpret(T.cast(bits, "uint16"), "float16") * T.float16(2**14)
 
 
+def e2m1_bfloat16(code: Any) -> Any:
+    """The same in bfloat16, where the field is not at the border of a byte."""
+    bits = T.bitwise_or(T.shift_left(T.bitwise_and(code, 7), 6), T.shift_left(T.bitwise_and(code, 8), 12))
+    return T.reinterpret(T.cast(bits, "uint16"), "bfloat16") * T.bfloat16(2**126)
+
+
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 # name: (packed type, elements in one, the program, what it means)
@@ -169,6 +175,12 @@ FLOATS: dict[str, tuple[str, int, Callable[..., Any], Callable[[np.ndarray], np.
         lambda x, j: e2m1(as_int(x) >> (j % 2 * 4) & 15),
         lambda raw: np.concatenate([E2M1, -E2M1])[unpacked(raw, 4)],
     ),
+    "e2m1 in bfloat16": (
+        "uint8",
+        2,
+        lambda x, j: T.cast(e2m1_bfloat16(as_int(x) >> (j % 2 * 4) & 15), "float16"),
+        lambda raw: np.concatenate([E2M1, -E2M1])[unpacked(raw, 4)],
+    ),
     "mantissa": ("uint8", 2, lambda x, j: fast(as_int(x) >> (j % 2 * 4) & 15), lambda raw: unpacked(raw, 4)),
     "bytes": ("int8", 1, lambda x, j: T.cast(x, "float16"), lambda raw: raw.astype(np.float16)),
     "unsigned bytes": ("uint8", 1, lambda x, j: T.cast(x, "float16"), lambda raw: raw.astype(np.float16)),
@@ -214,6 +226,30 @@ def test_other_integers_are_converted_one_by_one(form: str, way: str) -> None:
     raw = codes("uint8", 64)
     got, want = run(program, raw, "float16"), meaning(raw.astype(np.int64)).astype(np.float16)
     assert np.array_equal(got.view(np.uint16), want.view(np.uint16))
+
+
+def test_fields_of_a_float_come_with_one_permutation() -> None:
+    """Sign and magnitude stand apart in a float: one permutation brings both, a shift moves one of them on."""
+    dtype, per, value, _ = FLOATS["e2m1 in bfloat16"]
+    text = device_text(build(value, per, dtype, "float16", 64, "fragment"))
+    (line,) = (line for line in text.splitlines() if "unpacked_ptr)[0] =" in line)
+    starts = [m.end() for m in re.finditer(r"tl_permute_bytes\(", line)]
+    assert len(starts) == 2 and len({_argument(line[at:]) for at in starts}) == 1  # the same twice: computed once
+
+
+def _argument(text: str) -> str:
+    """Up to the parenthesis that closes."""
+    depth = 1
+    for at, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if not depth:
+            return text[:at]
+    return text
+
+
+def test_a_value_of_all_lanes_is_computed_once() -> None:
+    program = build(lambda x, j: T.cast(as_int(x) & 15, "float16"), 64, "uint8", "float16", 64, "shared")
+    assert "unpacked_words" not in device_text(program) and "tl_fma2" not in device_text(program)
 
 
 def test_words_are_read_in_front_of_the_loop() -> None:

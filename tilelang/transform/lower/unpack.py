@@ -101,10 +101,13 @@ class _Place:
 
 @dataclass
 class _Take:
-    """One permutation: byte k of the result is byte `byte` of a shifted word; `mask` has the bits that count."""
+    """One permutation: byte k of the result is byte `byte` of a shifted word.
+
+    `masks`: the bits that count of the result, when it is shifted right by each amount (left, if it is negative).
+    """
 
     bytes: dict[int, tuple[tuple[_Word, int], int]]
-    mask: int
+    masks: dict[int, int]
 
 
 @dataclass
@@ -140,8 +143,10 @@ class Pack:
     def _value(self, ctx: LowerContext, register: _Register, at: At, number: Expr) -> Expr:
         bits: Any = None
         for take in register.takes:
-            part = self._permuted(ctx, take, at, number) & _u32(take.mask)
-            bits = part if bits is None else bits ^ part
+            whole = self._permuted(ctx, take, at, number)
+            for shift, mask in take.masks.items():
+                part = _shifted(whole, shift) & _u32(mask)
+                bits = part if bits is None else bits ^ part
         bits = bits ^ _u32(register.flips) if register.flips else bits
         if register.scale:
             kind = _FLOATS[self.dtype]
@@ -176,7 +181,7 @@ class Pack:
             value = tirx.Cast("uint32", at(word.lane)(self.sources[word.source].load))
         if place.turn is not None:
             value = value >> tirx.Cast("uint32", place.turn(ctx.thread))
-        return value >> _u32(turn) if turn > 0 else value << _u32(-turn) if turn < 0 else value
+        return _shifted(value, turn)
 
 
 @dataclass
@@ -330,12 +335,17 @@ class _Finder:
         registers = [range(first, first + lanes) for first in range(0, span, lanes)]
         inner = node.args[0] if isinstance(node, ir.Call) else node.value
         if isinstance(node, ir.Call):
-            built = [self._assembled(span, {n: reader(n).bits(inner) for n in register}, 0) for register in registers]
+            read: list[Any] = [reader(n).bits(inner) for n in range(span)]
+            built = [self._assembled(span, {n: read[n] for n in register}, 0) for register in registers]
         else:
             make = self._bytes if dtype in _BYTES else self._floats
-            built = [make(dtype, span, {n: reader(n).field(inner) for n in register}) for register in registers]
+            read = [reader(n).field(inner) for n in range(span)]
+            built = [make(dtype, span, {n: read[n] for n in register}) for register in registers]
         used = {word.source for r in built for take in r.takes for (word, _), _ in take.bytes.values()}
         places = {n: self._place(n, span) for n in used}
+        alike = all(len(set(zip(p.words, p.start, strict=True))) == 1 for p in places.values())
+        if alike and all(x == read[0] for x in read):
+            raise Unknown("all lanes read the same bits")
         results = tirx.decl_buffer((self.limit,), dtype, "unpacked", scope=attrs.LOCAL, layout=None)
         words = tirx.decl_buffer((self.limit // lanes,), "uint32", "unpacked_words", scope=attrs.LOCAL, layout=None)
         self.wides += [p.wide for p in places.values() if p.wide is not None and p.wide not in self.wides]
@@ -351,7 +361,7 @@ class _Finder:
                 register = self._assembled(span, bits, kind.one)
             except Unknown:
                 continue
-            if best is None or _cost(register) < _cost(best):
+            if best is None or _price(register.takes) < _price(best.takes):
                 best = register
                 best.scale = tuple(2.0**-d for d in shifts)
                 one = float(1 << kind.mantissa)
@@ -521,15 +531,62 @@ class _Finder:
         return None
 
 
-def _takes(wanted: dict[int, tuple[Bit, int]], places: dict[int, _Place]) -> list[_Take]:
-    """Permutations that bring every bit to its place."""
+Wanted = dict[int, tuple[Bit, int]]  # bit of a register -> the bit that it is, of which lane
+
+
+def _takes(wanted: Wanted, places: dict[int, _Place]) -> list[_Take]:
+    """The permutations, masks and shifts that bring every bit to its place, with few instructions."""
+    options: list[list[_Take]] = []
+    for make in (lambda: _permutations(wanted, places), *(lambda n=n: _moved_later(wanted, places, n) for n in (0, 1))):
+        try:
+            options.append(make())
+        except Unknown:
+            continue
+    if not options:
+        raise Unknown("a bit outside the word")
+    return min(options, key=_price)
+
+
+def _moved_later(wanted: Wanted, places: dict[int, _Place], reference: int) -> list[_Take]:
+    """One permutation that brings the bits of a lane to the place of one of its fields, whence shifts bring the other
+    fields, by the same amounts in all lanes, to theirs."""
+    fields: dict[int, dict[int, dict[int, int]]] = {}  # lane -> distance -> position -> where the bit starts
+    for at, (bit, lane) in wanted.items():
+        start = places[bit.source].start[lane] + bit.index
+        fields.setdefault(lane, {}).setdefault(at - start, {})[at] = start
+    moves = {lane: sorted(by_distance) for lane, by_distance in fields.items()}
+    amounts = {tuple(d[reference : reference + 1] and [d[reference] - x for x in d]) for d in moves.values()}
+    if len(amounts) != 1 or len(next(iter(amounts))) < 2:
+        raise Unknown("fields that do not move alike")
+    brought: Wanted = {}
+    masks: dict[int, int] = {}
+    for lane, distances in moves.items():
+        for distance in distances:
+            shift = distances[reference] - distance
+            for at in fields[lane][distance]:
+                if not 0 <= at + shift < _WORD or at + shift in brought:
+                    raise Unknown("no room")
+                brought[at + shift] = wanted[at]
+                masks[shift] = masks.get(shift, 0) | 1 << at
+    takes = _permutations(brought, places)
+    if len(takes) != 1:
+        raise Unknown("more than one permutation")
+    return [_Take(takes[0].bytes, masks)]
+
+
+def _permutations(wanted: Wanted, places: dict[int, _Place]) -> list[_Take]:
+    """Permutations of shifted words that bring every bit to its place."""
+    left = set()  # (word, shift) of bits below the amount that a shift to the right would have
+    for at, (bit, lane) in wanted.items():
+        start = places[bit.source].start[lane] + bit.index
+        if (start - at) % 8 > start:
+            left.add((places[bit.source].words[lane], (start - at) % 8))
     takes: list[_Take] = []
     for at, (bit, lane) in sorted(wanted.items()):
         place = places[bit.source]
         start = place.start[lane] + bit.index
         turn = (start - at) % 8
-        if turn > start:
-            turn -= 8
+        turn -= 8 if (place.words[lane], turn) in left else 0
         byte = (start - turn) // 8
         if byte + place.most > 3:
             raise Unknown("a bit outside the word")
@@ -543,16 +600,17 @@ def _takes(wanted: dict[int, tuple[Bit, int]], places: dict[int, _Place]) -> lis
             if have == (variant, byte) or (have is None and alike and len(variants | {variant}) <= 2):
                 break
         else:
-            takes.append(take := _Take({}, 0))
+            takes.append(take := _Take({}, {0: 0}))
         take.bytes[at // 8] = (variant, byte)
-        take.mask |= 1 << at
+        take.masks[0] |= 1 << at
     return takes
 
 
-def _cost(register: _Register) -> float:
-    """Instructions: a permutation and a mask each, and shifts that other registers may share."""
-    turned = {v for take in register.takes for v, _ in take.bytes.values() if v[1]}
-    return 2 * len(register.takes) + len(turned) / 2
+def _price(takes: list[_Take]) -> float:
+    """Instructions: permutations, masks and shifts; other registers may share the words that are shifted first."""
+    turned = {v for take in takes for v, _ in take.bytes.values() if v[1]}
+    later = sum(shift != 0 for take in takes for shift in take.masks)
+    return len(takes) + sum(len(take.masks) for take in takes) + later + len(turned) / 2
 
 
 def _target(node: Any, whole: bool) -> str:
@@ -569,6 +627,10 @@ def _target(node: Any, whole: bool) -> str:
 def _codes(values: tuple[float, ...], kind: _Float) -> int:
     low, high = (int(np.asarray(v).astype(kind.numpy).view(np.uint16)) for v in values)
     return low | high << 16
+
+
+def _shifted(value: Expr, right: int) -> Expr:
+    return value >> _u32(right) if right > 0 else value << _u32(-right) if right < 0 else value
 
 
 def _u32(value: int) -> Expr:
