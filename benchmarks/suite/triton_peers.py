@@ -23,6 +23,7 @@ __all__ = [
     "rms_norm",
     "skinny",
     "softmax",
+    "sparse_attention",
     "sum_many",
     "transpose",
 ]
@@ -172,6 +173,54 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -
         out = torch.empty_like(q)
         grid = (length // bm, batch * heads)
         _attention[grid](q, k, v, out, length, scale, bm, bn, dim, causal, num_warps=warps, num_stages=stages)
+        return out
+
+    return call
+
+
+@triton.jit
+def _sparse_attention(
+    Q, K, V, O, lists, counts, length, most, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1).to(tl.int64) * length * D
+    row = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    rows, cols, d = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(Q + head + rows[:, None] * D + d[None, :])
+    acc = tl.zeros((BM, D), dtype=tl.float32)
+    total = tl.zeros((BM,), dtype=tl.float32)
+    top = tl.full((BM,), -1e30, dtype=tl.float32)
+    for n in range(tl.load(counts + row)):
+        keys = tl.load(lists + row.to(tl.int64) * most + n) * BN + cols
+        k = tl.load(K + head + keys[None, :] * D + d[:, None])
+        s = tl.dot(q, k) * scale
+        new = tl.maximum(top, tl.max(s, 1))
+        p = tl.math.exp2(s - new[:, None])
+        factor = tl.math.exp2(top - new)
+        total = total * factor + tl.sum(p, 1)
+        acc = acc * factor[:, None]
+        v = tl.load(V + head + keys[:, None] * D + d[None, :])
+        acc = tl.dot(p.to(v.dtype), v, acc)
+        top = new
+    out = tl.where(total[:, None] > 0, acc / total[:, None], 0.0)
+    tl.store(O + head + rows[:, None] * D + d[None, :], out.to(O.dtype.element_ty))
+
+
+def sparse_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lists: torch.Tensor, counts: torch.Tensor
+) -> Call:
+    """Tiles of 64 queries that see listed tiles of 64 keys; lists (batch, heads, tiles, most), counts their lengths.
+    Raises ValueError for lengths that 64 does not divide."""
+    batch, heads, length, dim = q.shape
+    if length % 64 or k.shape != q.shape:
+        raise ValueError("this kernel takes whole tiles of 64 rows and as many keys")
+    scale = 1.4426950408889634 / math.sqrt(dim)
+
+    def call() -> torch.Tensor:
+        out = torch.empty_like(q)
+        grid = (length // 64, batch * heads)
+        _sparse_attention[grid](
+            q, k, v, out, lists, counts, length, lists.shape[-1], scale, 64, 64, dim, num_warps=4, num_stages=3
+        )
         return out
 
     return call

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mixture of experts in two launches of one function: every token goes through its k experts, each a gated MLP.
+"""A mixture of experts in three launches of one function: every token goes through its k experts, each a gated MLP.
 
     y[t] = sum over the experts e of token t:  weight[t, e] * (silu(x[t] @ gate[e]) * (x[t] @ up[e])) @ down[e]
 
 `route` orders the (token, expert) pairs by expert and pads the list of each expert to whole tiles, so that a tile of
-rows has one expert. The first launch gathers the tile's tokens and multiplies them with gate and up at once; the second
-multiplies with down, weighs the rows, and adds them to their tokens.
+rows has one expert. The first launch gathers the tokens in that order, for the copy engine moves whole tiles; the
+second multiplies them with gate and up at once; the third multiplies with down, weighs the rows, and adds them to their
+tokens.
 
 `python example_fused_moe.py` checks the kernel and, on a GPU, times it.
 """
@@ -20,6 +21,8 @@ import tilelang
 import tilelang.language as T
 from tilelang.testing import assert_relative_error
 
+BLOCK_M = 128  # pairs of a tile
+
 
 @tilelang.jit
 def fused_moe(
@@ -28,17 +31,18 @@ def fused_moe(
     hidden,
     experts,
     pairs,
-    block_M=64,
+    block_M=BLOCK_M,
     block_N=128,
     block_K=64,
-    num_stages=2,
-    threads=128,
+    num_stages=4,
+    threads=256,
     dtype="bfloat16",
 ):
-    """A kernel (x, gate, up, down, token_of, expert_of, weight_of, inner, y) that adds to y (tokens, dim) float32.
+    """A kernel (x, gate, up, down, token_of, expert_of, weight_of, rows, inner, y) that adds to y (tokens, dim) float32.
 
     `pairs` is the length of the padded lists token_of (-1: padding) and weight_of, a multiple of block_M; expert_of has
-    one entry a tile of block_M pairs. `inner` (pairs, hidden) is a workspace.
+    one entry a tile of block_M pairs. `rows` (pairs, dim) and `inner` (pairs, hidden) are workspaces. A block computes
+    block_N columns of both gate and up, and 2 * block_N of down.
     """
     tiles = pairs // block_M
 
@@ -51,11 +55,19 @@ def fused_moe(
         token_of: T.Tensor((pairs,), "int32"),
         expert_of: T.Tensor((tiles,), "int32"),
         weight_of: T.Tensor((pairs,), "float32"),
+        rows: T.Tensor((pairs, dim), dtype),
         inner: T.Tensor((pairs, hidden), dtype),
         y: T.Tensor((tokens, dim), "float32"),
     ):
+        with T.Kernel(T.ceildiv(dim, 512), T.ceildiv(pairs, 8), threads=128) as (bx, by):
+            for i, j in T.Parallel(8, 512):
+                pair, column = by * 8 + i, bx * 512 + j
+                if pair < pairs and column < dim:
+                    token = token_of[pair]
+                    rows[pair, column] = T.if_then_else(token >= 0, x[token, column], 0)
+
         with T.Kernel(T.ceildiv(hidden, block_N), tiles, threads=threads) as (bx, by):
-            x_shared = T.alloc_shared((block_M, block_K), dtype)
+            rows_shared = T.alloc_shared((block_M, block_K), dtype)
             gate_shared = T.alloc_shared((block_K, block_N), dtype)
             up_shared = T.alloc_shared((block_K, block_N), dtype)
             gate_local = T.alloc_fragment((block_M, block_N), "float32")
@@ -64,32 +76,33 @@ def fused_moe(
             T.clear(gate_local)
             T.clear(up_local)
             for k in T.Pipelined(T.ceildiv(dim, block_K), num_stages=num_stages):
-                for i, j in T.Parallel(block_M, block_K):
-                    token = token_of[by * block_M + i]
-                    inside = token >= 0 and k * block_K + j < dim
-                    x_shared[i, j] = T.if_then_else(inside, x[token, k * block_K + j], 0)
+                T.copy(rows[by * block_M, k * block_K], rows_shared)
                 T.copy(gate[expert, k * block_K, bx * block_N], gate_shared)
                 T.copy(up[expert, k * block_K, bx * block_N], up_shared)
-                T.gemm(x_shared, gate_shared, gate_local)
-                T.gemm(x_shared, up_shared, up_local)
+                T.gemm(rows_shared, gate_shared, gate_local)
+                T.gemm(rows_shared, up_shared, up_local)
             for i, j in T.Parallel(block_M, block_N):
                 up_local[i, j] *= gate_local[i, j] * T.sigmoid(gate_local[i, j])
             T.copy(up_local, inner[by * block_M, bx * block_N])
 
-        with T.Kernel(T.ceildiv(dim, block_N), tiles, threads=threads) as (bx, by):
+        with T.Kernel(T.ceildiv(dim, 2 * block_N), tiles, threads=threads) as (bx, by):
             inner_shared = T.alloc_shared((block_M, block_K), dtype)
-            down_shared = T.alloc_shared((block_K, block_N), dtype)
-            y_local = T.alloc_fragment((block_M, block_N), "float32")
+            down_shared = T.alloc_shared((block_K, 2 * block_N), dtype)
+            y_local = T.alloc_fragment((block_M, 2 * block_N), "float32")
+            token = T.alloc_fragment((block_M,), "int32")
+            weight = T.alloc_fragment((block_M,), "float32")
             expert = expert_of[by]
             T.clear(y_local)
             for k in T.Pipelined(T.ceildiv(hidden, block_K), num_stages=num_stages):
                 T.copy(inner[by * block_M, k * block_K], inner_shared)
-                T.copy(down[expert, k * block_K, bx * block_N], down_shared)
+                T.copy(down[expert, k * block_K, bx * 2 * block_N], down_shared)
                 T.gemm(inner_shared, down_shared, y_local)
-            for i, j in T.Parallel(block_M, block_N):
-                token = token_of[by * block_M + i]
-                if token >= 0 and bx * block_N + j < dim:
-                    T.atomic_add(y[token, bx * block_N + j], y_local[i, j] * weight_of[by * block_M + i])
+            T.copy(token_of[by * block_M], token)
+            T.copy(weight_of[by * block_M], weight)
+            for i, j in T.Parallel(block_M, 2 * block_N):
+                column = bx * 2 * block_N + j
+                if token[i] >= 0 and column < dim:
+                    T.atomic_add(y[token[i], column], y_local[i, j] * weight[i])
 
     return main
 
@@ -121,6 +134,7 @@ def make_inputs(
     return {
         **{"x": x, "gate": gate, "up": up, "down": down},
         **{"token_of": token_of, "expert_of": expert_of, "weight_of": weight_of},
+        "rows": x.new_empty(len(token_of), dim),
         "inner": x.new_empty(len(token_of), hidden),
         **{"experts_of": experts_of, "weights": weights},
     }
@@ -128,7 +142,7 @@ def make_inputs(
 
 def run(kernel: tilelang.JITKernel, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     y = torch.zeros_like(inputs["x"], dtype=torch.float32)
-    names = ("x", "gate", "up", "down", "token_of", "expert_of", "weight_of", "inner")
+    names = ("x", "gate", "up", "down", "token_of", "expert_of", "weight_of", "rows", "inner")
     kernel(*(inputs[name] for name in names), y)
     return y
 
@@ -157,7 +171,7 @@ def main() -> None:
     args = parser.parse_args()
 
     size = (args.tokens, args.dim, args.hidden, args.experts)
-    inputs = make_inputs(*size, args.k, 64, device="cuda" if on_gpu else "cpu")
+    inputs = make_inputs(*size, args.k, BLOCK_M, device="cuda" if on_gpu else "cpu")
     kernel = fused_moe(*size, len(inputs["token_of"]))
     print(f"relative error {check(kernel, inputs):.2e}")
     if on_gpu:

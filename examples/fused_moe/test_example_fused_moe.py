@@ -10,7 +10,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from example_fused_moe import check, fused_moe, make_inputs  # noqa: E402
+from example_fused_moe import BLOCK_M, check, fused_moe, make_inputs  # noqa: E402
 
 
 @pytest.mark.parametrize("size", [(40, 64, 64, 3, 2), (7, 72, 40, 4, 1)], ids=str)
@@ -18,7 +18,7 @@ from example_fused_moe import check, fused_moe, make_inputs  # noqa: E402
 def test_small(target: str, size: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     *size, k = size
-    inputs = make_inputs(*size, k, 64)
+    inputs = make_inputs(*size, k, BLOCK_M)
     kernel = fused_moe.with_options(target=target)(*size, len(inputs["token_of"]), block_N=64, block_K=32)
     check(kernel, inputs)
 
@@ -28,5 +28,5 @@ def test_small(target: str, size: tuple[int, ...]) -> None:
 def test_gpu(size: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     *size, k = size
-    inputs = make_inputs(*size, k, 64, device="cuda")
+    inputs = make_inputs(*size, k, BLOCK_M, device="cuda")
     check(fused_moe(*size, len(inputs["token_of"])), inputs)

@@ -54,7 +54,7 @@ def test_effects_name_operands_of_the_row(row: DeviceOpRow) -> None:
 
 @pytest.mark.parametrize("row", DEVICE_OPS.values(), ids=lambda r: r.name)
 def test_written_registers_are_outputs_of_the_text(row: DeviceOpRow) -> None:
-    """What the effects call written must be an asm output, else the compiler keeps the old value."""
+    """What the effects call written must be an asm output or assigned, else the compiler keeps the old value."""
     form = default_form(row)
     for effect in form.effects:
         operand = next((o for o in form.operands if isinstance(effect, Access) and o.name == effect.operand), None)
@@ -64,7 +64,8 @@ def test_written_registers_are_outputs_of_the_text(row: DeviceOpRow) -> None:
         assert (
             f'"{marks}f"({operand.name}[0])' in form.body
             or f'"{marks}r"({operand.name}[0])' in form.body
-            or (f'"{marks}d"({operand.name}[0])' in form.body)
+            or f'"{marks}d"({operand.name}[0])' in form.body
+            or f"{operand.name}[0] &= " in form.body
         )
 
 

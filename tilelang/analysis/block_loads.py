@@ -12,7 +12,7 @@ from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
-from tilelang.ir.stmts import Kernel, const_int, pipeline_stages, walk_list
+from tilelang.ir.stmts import Kernel, const_int, dtype_of, pipeline_stages, walk_list
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["bind_values", "depends_on", "loaded_bytes", "pipelined_loops"]
@@ -42,8 +42,9 @@ def pipelined_loops(kernel: Kernel) -> list[Any]:
 
 def loaded_bytes(loop: Any, kernel: Kernel, x: Any, y: Any) -> tuple[int, int]:
     """Bytes that an iteration loads to shared memory from places that depend on block index `x` alone, and on `y`
-    alone."""
-    values = bind_values(kernel.body)
+    alone. An entry of a table counts as the same for neighbours: tiles that share an expert or a page follow each
+    other."""
+    values = {var: value for var, value in bind_values(kernel.body).items() if not isinstance(value, ir.TensorLoad)}
     found = [0, 0]
     for stmt in walk_list([loop]):
         op = TileOp.from_stmt(stmt)
@@ -51,9 +52,15 @@ def loaded_bytes(loop: Any, kernel: Kernel, x: Any, y: Any) -> tuple[int, int]:
             continue
         if op["dst"].source.ty.storage_scope not in SHARED_SCOPES:
             continue
-        on = [any(depends_on(r.min, v, values) for r in op["src"].region) for v in (x, y)]
+        starts = [_without_tables(r.min) for r in op["src"].region]
+        on = [any(depends_on(start, v, values) for start in starts) for v in (x, y)]
         if on[0] != on[1]:
             found[on.index(True)] += (
                 math.prod(const_int(r.extent) or 1 for r in op["dst"].region) * bits_of(op["dst"].source) // 8
             )
     return found[0], found[1]
+
+
+def _without_tables(expr: Any) -> Any:
+    """The expression with entries of tables as constants."""
+    return tvm_ffi.structural_map(expr, (ir.TensorLoad, lambda n: tirx.const(0, dtype_of(n))))

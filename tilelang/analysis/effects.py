@@ -21,7 +21,7 @@ from tilelang.ir.attrs import SHARED_SCOPES
 from tilelang.ir.stmts import bodies
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["Touch", "expr_touches", "expressions_of", "is_async_gemm", "touches", "written_in"]
+__all__ = ["Touch", "expr_touches", "expressions_of", "is_async_gemm", "own_touches", "touches", "written_in"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,11 @@ def touches(stmt: Any) -> frozenset[Touch]:
         for inner in body:
             found |= touches(inner)
     return frozenset(found)
+
+
+def own_touches(stmt: Any) -> frozenset[Touch]:
+    """What a statement touches by itself, without the statements inside it."""
+    return frozenset(t for e in expressions_of(stmt) for t in expr_touches(e)) if bodies(stmt) else touches(stmt)
 
 
 def written_in(stmts: Iterable[Any]) -> set[Any]:

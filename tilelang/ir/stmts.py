@@ -34,6 +34,7 @@ __all__ = [
     "kernel_of",
     "launches",
     "map_kernels",
+    "map_launches",
     "pipeline_stages",
     "rebuild",
     "shape_of",
@@ -303,6 +304,16 @@ def map_kernels(func: Any, fn: Callable[[Kernel], Kernel]) -> Any:
         return out
 
     return func.with_body(as_stmt(visit(as_list(func.body))))
+
+
+def map_launches(func: Any, fn: Callable[[Any], Any]) -> Any:
+    """The function with every launch replaced by what `fn` makes of a function that has this launch alone."""
+
+    def alone(kernel: Kernel) -> Kernel:
+        (new,) = launches(fn(func.with_body(kernel.stmt())))
+        return new
+
+    return fn(func) if len(launches(func)) == 1 else map_kernels(func, alone)
 
 
 def consumer_list(stmts: list[Stmt]) -> list[Stmt]:

@@ -8,7 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilelang.sim.machine import Gang
+from tilelang.sim.machine import Gang, Pointer
+from tilelang.sim.registers import read_registers, view_rows, write_registers
 from tilelang.sim.shadow import WARP
 from tilelang.sim.table import meaning
 from tilelang.sim.values import cast, np_dtype, trunc_div
@@ -289,6 +290,18 @@ def div_full(G: Gang, m: np.ndarray, site: int, a: Any, b: Any) -> Any:
     return trunc_div(_f32(a), _f32(b))
 
 
+@meaning("div_shared")
+def div_shared(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, fits: Pointer, zeros: bool) -> Any:
+    """The quotient is that of a division; `fits` is cleared where the device could not promise that."""
+    a, b = _f32(a), _f32(b)
+    quotient = trunc_div(a, b)
+    with np.errstate(invalid="ignore"):
+        good = (b >= 2.0**-60) & (b <= 2.0**100) & ((np.abs(quotient) >= 2.0**-40) | (zeros & (a == 0)))
+    old = read_registers(G, fits, 1, np.dtype(np.int32), m, site)
+    write_registers(G, fits, np.broadcast_to(old & np.asarray(good, np.int32), (1, G.T)), m, site)
+    return quotient
+
+
 def _pack16(lo: Any, hi: Any, dtype: np.dtype) -> Any:
     low, high = (np.asarray(cast(_f32(x), dtype)).view(np.uint16).astype(np.uint32) for x in (lo, hi))
     return low | high << np.uint32(16)
@@ -325,6 +338,20 @@ def _pack8(name: str, dtype: str) -> None:
 
 _pack8("pack_e4m3x4", "float8_e4m3fn")
 _pack8("pack_e5m2x4", "float8_e5m2")
+
+
+def _convert8(name: str, dtype: str) -> None:
+    top = float(ml_dtypes.finfo(np_dtype(dtype)).max)  # cvt.satfinite
+
+    @meaning(name)
+    def run(G: Gang, m: np.ndarray, site: int, dst: Pointer, **x: Any) -> None:
+        values = [np.clip(_f32(x[f"x{i}"]), -top, top) for i in range(4)]
+        rows = np.stack([np.broadcast_to(np.asarray(cast(v, np_dtype(dtype))), (G.T,)) for v in values])
+        write_registers(G, dst, view_rows(rows, np.dtype(np.uint32)), m, site)
+
+
+_convert8("convert_e4m3x4", "float8_e4m3fn")
+_convert8("convert_e5m2x4", "float8_e5m2")
 
 
 def _packed(name: str, dtype: np.dtype, f: Any) -> None:

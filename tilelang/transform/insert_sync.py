@@ -27,6 +27,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tilelang.analysis.atomic_sums import lasting_touches
 from tilelang.analysis.effects import Touch, expr_touches, touches
 from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.own_elements import Places, places, share_elements
@@ -110,8 +111,8 @@ class _Inserter:
         for view, base in bases(kernel.body).items():
             if base in self.bytes:
                 self.bytes[view] = self.bytes[base]
-        every = {t for s in kernel.body for t in touches(s) if t.buffer.ty.storage_scope == GLOBAL}
         self.by_proxy = {t.buffer for s in kernel.body for t in touches(s) if t.asynchronous and not t.write}
+        every = {t for s in walk_list(kernel.body) for t in lasting_touches(s) if t.buffer.ty.storage_scope == GLOBAL}
         self.exchanged = {t.buffer for t in every if t.write} & {t.buffer for t in every if not t.write}
         self.threads: int | None = None
         self.manual = user_barriers(kernel.body)

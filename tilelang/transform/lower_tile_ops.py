@@ -191,6 +191,7 @@ class _Lowerer:
             self.place.shared,
             sync=sync,
             allocs=self.scratch,
+            exact=not self.options.fast_math,
             first=low,
         )
         flat = self.kernel.threads == const_int(self.kernel.extent("threadIdx.x"))

@@ -15,7 +15,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.ir.attrs import NUM_STAGES
-from tilelang.ir.stmts import launches, map_kernels, pipeline_stages, rebuild, walk_list
+from tilelang.ir.stmts import launches, map_kernels, map_launches, pipeline_stages, rebuild, walk_list
 from tilelang.transform.pipeline_async_copies import pipeline_async_copies
 from tilelang.transform.plan_arena import arena_bytes, plan_arena
 from tilelang.transform.specialize_warps import specialize_warps
@@ -25,6 +25,11 @@ __all__ = ["plan_stages", "shared_bytes", "stages_asked", "stages_that_fit"]
 
 def plan_stages(func: Any, ctx: Any) -> Any:
     """The function with stage counts that fit `ctx.arch`; a reduced count is noted in `ctx.notes`."""
+    return map_launches(func, lambda alone: _alone(alone, ctx))
+
+
+def _alone(func: Any, ctx: Any) -> Any:
+    """A function of one launch."""
     asked, fit = stages_asked(func), stages_that_fit(func, ctx)
     if not fit:
         return func

@@ -28,7 +28,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
-from tilelang.analysis.effects import expr_touches, expressions_of, is_async_gemm, touches
+from tilelang.analysis.effects import is_async_gemm, own_touches
 from tilelang.analysis.loads import reads_without_load
 from tilelang.analysis.register_pressure import peak_registers
 from tilelang.analysis.replay import heads, variables_in
@@ -468,8 +468,7 @@ def _reads_by_gemms(stmts: list[Any], buffers: list[Any]) -> bool:
     PTX ISA 9.7.15.7.3)."""
 
     def reads(stmt: Any) -> bool:
-        own = touches(stmt) if not bodies(stmt) else {t for e in expressions_of(stmt) for t in expr_touches(e)}
-        return any(t.buffer in buffers and not t.write for t in own)
+        return any(t.buffer in buffers and not t.write for t in own_touches(stmt))
 
     return all(is_async_gemm(s) for s in walk_list(stmts) if not _is_load(s) and reads(s))
 

@@ -14,7 +14,6 @@ from ..examples import example
 __all__ = ["fused"]
 
 LIMIT = 1e-2
-BLOCK_M = 64
 
 
 def fused(machine: Machine) -> list[Case]:
@@ -29,7 +28,7 @@ def _case(machine: Machine, tokens: int, dim: int, hidden: int, experts: int, k:
     module = example("fused_moe", "example_fused_moe")
 
     def setup() -> Setup:
-        inputs = module.make_inputs(tokens, dim, hidden, experts, k, BLOCK_M, machine.device)
+        inputs = module.make_inputs(tokens, dim, hidden, experts, k, module.BLOCK_M, machine.device)
 
         def ours() -> Any:
             kernel = module.fused_moe(tokens, dim, hidden, experts, len(inputs["token_of"]))

@@ -91,7 +91,12 @@ def _sparse_case(machine: Machine, batch: int, heads: int, length: int, dim: int
             choose = lambda b, h, i, j: seen[b, h, i // 64, j // 64]  # noqa: E731
             blocks = attention.create_block_mask(choose, batch, heads, length, length, machine.device, BLOCK_SIZE=64)
             call = torch.compile(attention.flex_attention, dynamic=False)
-            return lambda: call(q, k, v, block_mask=blocks)
+            tile = {"BLOCK_M": 64, "BLOCK_N": 64}  # a tile of its own must not be larger than one of the mask
+            return lambda: call(q, k, v, block_mask=blocks, kernel_options=tile)
+
+        def triton() -> Any:
+            peers = importlib.import_module("..triton_peers", __package__)
+            return peers.sparse_attention(q, k, v, lists, counts)
 
         def one(b: int, h: int) -> torch.Tensor:
             at = (slice(b, b + 1), slice(h, h + 1))
@@ -103,6 +108,7 @@ def _sparse_case(machine: Machine, batch: int, heads: int, length: int, dim: int
             "tilelang lists": lambda: ours((lists, counts), lists.shape[-1]),
         }
         if not machine.small:
+            calls["triton lists"] = triton
             calls["flex_attention"] = flex
         dense: dict[str, Prepare] = {"ceiling dense cudnn": lambda: sdpa("CUDNN_ATTENTION", q, k, v, False)}
         return Setup(want, calls, 2e-3, unchecked=dense)

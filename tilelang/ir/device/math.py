@@ -6,7 +6,8 @@ All are pure and per thread; packed values are uint32 with the lower element in 
 
 from __future__ import annotations
 
-from tilelang.ir.device.row import DeviceOpRow, Form, asm, value
+from tilelang.ir.device.effects import Access, Mode
+from tilelang.ir.device.row import DeviceOpRow, Form, Static, asm, regs, value
 
 __all__ = ["ROWS"]
 
@@ -61,6 +62,36 @@ def _pack8(kind: str) -> DeviceOpRow:
     )
 
 
+def _convert8(kind: str) -> DeviceOpRow:
+    operands = (regs("dst", "uint32", 1), *(value(f"x{i}", "float32") for i in range(4)))
+    text = (
+        f"{{ .reg .b16 l, h; cvt.rn.satfinite.{kind}x2.f32 l, $x1, $x0; cvt.rn.satfinite.{kind}x2.f32 h, $x3, $x2; "
+        "mov.b32 $dst, {l, h}; }"
+    )
+    form = Form(operands, asm(text, operands, write=["dst"], pure=True), effects=(Access("dst", Mode.WRITE, "all"),))
+    doc = f"four float32 -> {kind} in registers, saturating"
+    return DeviceOpRow(f"convert_{kind}x4", form, needs="sm_89", doc=doc)
+
+
+# The reciprocal is that of `rcp.rn` for numbers far from the ends of the range; elsewhere NaN, which fits nothing.
+# In one block: seeing a choice, nvcc writes the code of every element twice.
+_RECIPROCAL = (
+    'float y; asm("{ .reg .pred p; .reg .f32 t, e; rcp.approx.ftz.f32 t, %1; fma.rn.f32 e, t, %1, 0fBF800000; '
+    "neg.f32 e, e; fma.rn.f32 t, t, e, t; setp.ge.f32 p, %1, 0f21800000; setp.le.and.f32 p, %1, 0f71800000, p; "
+    'selp.f32 %0, t, 0f7FFFFFFF, p; }" : "=f"(y) : "f"(b)); '
+)
+
+
+def _div_shared(zeros: bool) -> Form:
+    operands = (value("a", "float32"), value("b", "float32"), regs("fits", "int32", 1))
+    exact = "fabsf(q) >= 0x1p-40f" if not zeros else "(fabsf(q) >= 0x1p-40f) | ((a == 0.0f) & (y == y))"
+    body = (
+        f"{_RECIPROCAL}float q = __fmul_rn(a, y); q = __fmaf_rn(-__fmaf_rn(q, b, -a), y, q); "
+        f"fits[0] &= (int)({exact}); return q;"
+    )
+    return Form(operands, body, "float32", (Access("fits", Mode.UPDATE, "all"),))
+
+
 def _dp4a(signed: bool) -> DeviceOpRow:
     t, d = ("s32", "int32") if signed else ("u32", "uint32")
     text = f"dp4a.{t}.{t} $result, $a, $b, $c;"
@@ -109,6 +140,15 @@ ROWS = (
         "float32",
         "x rounded to tf32",
     ),
+    DeviceOpRow(
+        "div_shared",
+        _div_shared,
+        (Static("zeros", bool, False),),
+        doc="a / b rounded to nearest, with one reciprocal for all quotients by b; clears fits where it may not be: b "
+        "outside 2^-60 .. 2^100, quotients below 2^-40 (zeros: but 0)",
+    ),
+    _convert8("e4m3"),
+    _convert8("e5m2"),
     _pack8("e4m3"),
     _pack8("e5m2"),
     _op(

@@ -91,6 +91,7 @@ class LowerContext:
     analyzer: Any = field(default_factory=sym.Analyzer)  # the driver binds block, thread and loop variables in scope
     extents: dict[Any, int] = field(default_factory=dict)  # surrounding loop variables with range [0, extent)
     settling: Any = None  # value that the last turn_pass waited for
+    exact: bool = True  # float32 quotients are those of IEEE
     first: int = 0  # the number, in the block, of thread 0
     unroll: set[Any] = field(default_factory=set)  # found: surrounding loop variables that index registers
     vectors: bool = True  # may a thread access neighbours at once

@@ -8,33 +8,14 @@ itself, as when the elements are added one by one, so a sum whose old value nobo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tvm import ir, tirx
-
-from tilelang.ir.device_ops import DeviceOp, device_op
+from tilelang.ir.device_ops import device_op
 from tilelang.target.arch import Arch
 
-__all__ = ["Sum", "packed_lanes", "packed_sum", "sum_of"]
+__all__ = ["packed_lanes", "packed_sum"]
 
 _VECTOR_SUMS_SM = 90
-
-
-class Sum(NamedTuple):
-    """A statement `*address_of(element) += value` whose old value is dropped."""
-
-    element: Any
-    value: Any
-    dtype: str
-
-
-def sum_of(stmt: Any) -> Sum | None:
-    """The sum that a statement is: relaxed, of an element of a tensor; else None."""
-    op = DeviceOp.from_node(stmt) if isinstance(stmt, tirx.Evaluate) else None
-    if op is None or op.name != "atomic_add" or op.statics["space"] != "global" or op.statics["order"] != "relaxed":
-        return None
-    element = op["p"].args[0] if getattr(op["p"].op, "name", "") == "tirx.address_of" else None
-    return Sum(element, op["x"], op.statics["dtype"]) if isinstance(element, ir.TensorLoad) else None
 
 
 def packed_lanes(arch: Arch, dtype: str) -> int:

@@ -25,7 +25,9 @@ from tilelang.ir import attrs
 from tilelang.ir.stmts import as_list, as_stmt, const_int, dtype_of, inlined, rebuild, substitute
 from tilelang.ir.walk import collect, vars_in
 from tilelang.layout import loads
+from tilelang.transform.lower.clamps import fold_clamps
 from tilelang.transform.lower.context import Expr, LowerContext, LoweringError, Stmt, UnsupportedTileOp, const, relative
+from tilelang.transform.lower.exact_division import shared_division
 from tilelang.transform.lower.numeric import Unknown, mentions
 from tilelang.transform.lower.plan_vectors import plan_vectors
 from tilelang.transform.lower.slots import Slots, register_of, slots_of
@@ -52,11 +54,22 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
     slots = slots_of(layout, ctx.threads)
     for var, extent in zip(variables, layout.shape, strict=True):
         ctx.analyzer.bind(var, _range(extent, dtype_of(var)), allow_override=True)
-    body = _written_out(body, ctx)
+    body = fold_clamps(_written_out(body, ctx))
     asynchronous = attrs.ASYNC_COPY in loop.annotations
     asked = int(loop.annotations.get(attrs.COALESCED_WIDTH, 0)) if ctx.vectors or asynchronous else 1
-    plan = plan_vectors(ctx, slots, variables, body, asked, asynchronous, preload=True)
-    return _Emitter(ctx, slots, variables, body, plan, loop.span).emit()
+
+    def emit(body: Stmt) -> Stmt:
+        plan = plan_vectors(ctx, slots, variables, body, asked, asynchronous, preload=True)
+        return _Emitter(ctx, slots, variables, body, plan, loop.span).emit()
+
+    shared = shared_division(body, slots, variables) if ctx.exact else None
+    if shared is None:
+        return emit(body)
+    fits, quick, with_zeros = shared
+    start, failed = tirx.BufferStore(fits, const(1), [const(0)]), tirx.EQ(fits[0], const(0))
+    exact = tirx.IfThenElse(failed, emit(body), None)
+    again = tirx.IfThenElse(failed, as_stmt([start, emit(with_zeros), exact]), None)
+    return as_stmt([tirx.AllocBuffer(fits), start, emit(quick), again])
 
 
 def _range(extent: int, dtype: str) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 import tvm_ffi
 from tvm import DataType, ir, tirx
 
+from tilelang.analysis.atomic_sums import sum_of
 from tilelang.ir import attrs
 from tilelang.ir.stmts import as_list, buffers_in, const_int, dtype_of, shape_of, substitute
 from tilelang.ir.walk import collect
@@ -30,7 +31,7 @@ from tilelang.transform.lower.context import (
     scope_of,
 )
 from tilelang.transform.lower.numeric import Unknown, mentions, split
-from tilelang.transform.lower.packed_sums import packed_lanes, sum_of
+from tilelang.transform.lower.packed_sums import packed_lanes
 from tilelang.transform.lower.slots import Slots, register_of
 from tilelang.transform.lower.unpack import find_packs, may_pack
 from tilelang.transform.lower.vectorize import VECTOR_BYTES, Plan, Vector, cast_lanes
@@ -52,7 +53,7 @@ def plan_vectors(
     """Decides the vectors of a loop body; `asked` > 0 bounds their width in elements. `preload`: the caller emits what
     the plan's unpacking has to do in front of the loop."""
     touched = buffers_in(body)
-    plan = Plan(_items(body), body, asynchronous=asynchronous)
+    plan = Plan(_items(body), body, packed8=ctx.arch.fp8, asynchronous=asynchronous)
     plan.fragments = any(is_fragment(b) for b in touched)
     plan.locals = any(scope_of(b) in (attrs.LOCAL, attrs.VAR) for b in touched)
     memory = any(is_global(b) or is_shared(b) for b in touched)
@@ -73,7 +74,12 @@ def _power_of_two(n: int) -> int:
 
 
 def _items(body: Stmt) -> list[tuple[tuple[Expr, ...], Stmt]]:
-    """The statements in order, with plain `if`s turned into guards."""
+    """The statements in order, with plain `if`s turned into guards. A guard is asked anew for every access, so it reads
+    nothing that the body writes, and no memory."""
+    written = {s.buffer for s in collect(body, tirx.BufferStore)}
+
+    def plain(load: Any) -> bool:
+        return is_fragment(load.source) and load.source not in written
 
     def flatten(stmts: list[Stmt], guards: tuple[Expr, ...]) -> list[tuple[tuple[Expr, ...], Stmt]]:
         out: list[tuple[tuple[Expr, ...], Stmt]] = []
@@ -83,14 +89,21 @@ def _items(body: Stmt) -> list[tuple[tuple[Expr, ...], Stmt]]:
                 if (
                     len(inner) == 1
                     and (isinstance(inner[0], tirx.BufferStore) or sum_of(inner[0]) is not None)
-                    and not collect(stmt.condition, ir.TensorLoad)
+                    and all(plain(x) for x in collect(stmt.condition, ir.TensorLoad))
                 ):
-                    out += flatten(inner, (*guards, stmt.condition))
+                    out += flatten(inner, (*guards, *_conjuncts(stmt.condition)))
                     continue
             out.append((guards, stmt))
         return out
 
     return flatten(as_list(body), ())
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that hold together where `condition` does."""
+    if isinstance(condition, tirx.And):
+        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
+    return [condition]
 
 
 class _Analysis:
@@ -189,14 +202,14 @@ class _Analysis:
 
     def _store_of(self, k: int) -> list[Vector]:
         guards, stmt = self.plan.items[k]
-        if not isinstance(stmt, tirx.BufferStore) or any(mentions(g, self.varying) for g in guards):
+        if not isinstance(stmt, tirx.BufferStore):
             return []
         if _to_float8(stmt) and not self.ctx.arch.fp8:
             return []  # converted by integer arithmetic, which has no vector form
         later = set().union(*self.stored[k + 1 :], *self.loaded[k + 1 :])
         if stmt.buffer in later:
             return []
-        chunk, dim = self._width(stmt.buffer, stmt.indices)
+        chunk, dim = self._width(stmt.buffer, stmt.indices, guards)
         if is_fragment(stmt.buffer) and _narrows(stmt):
             chunk = min(chunk, CAST_LANES)
         return [Vector(stmt, stmt.buffer, tuple(stmt.indices), dim, chunk, guards, k)] if chunk > 1 else []
@@ -204,19 +217,19 @@ class _Analysis:
     def _sum_of(self, k: int) -> list[Vector]:
         guards, stmt = self.plan.items[k]
         added = sum_of(stmt)
-        if added is None or any(mentions(g, self.varying) for g in guards):
+        if added is None:
             return []
         buffer, indices = added.element.source, tuple(added.element.indices)
         if buffer in set().union(*self.stored[k + 1 :], *self.loaded[k + 1 :]):
             return []
-        chunk, dim = self._width(buffer, indices)
+        chunk, dim = self._width(buffer, indices, guards)
         chunk = min(chunk, packed_lanes(self.ctx.arch, added.dtype))
         return [Vector(stmt, buffer, indices, dim, chunk, guards, k)] if chunk > 1 else []
 
     def _loads_of(self, k: int) -> list[Vector]:
         guards, stmt = self.plan.items[k]
         readable = isinstance(stmt, tirx.BufferStore | tirx.Bind) or sum_of(stmt) is not None
-        if not readable or any(mentions(g, self.varying) for g in guards):
+        if not readable:
             return []
         before = set().union(*self.stored[:k])
         out: list[Vector] = []
@@ -224,10 +237,10 @@ class _Analysis:
 
         def load(node: Any, mutator: Any) -> Any:
             mutator.default_mutate(node)
-            hidden = any(mentions(c, self.varying) or collect(c, ir.TensorLoad) for c in path)
+            hidden = any(collect(c, ir.TensorLoad) for c in path)
             used = {x.source for i in node.indices for x in collect(i, ir.TensorLoad)}
             if node.source not in before and not (used & before) and not hidden:
-                chunk, dim = self._width(node.source, node.indices)
+                chunk, dim = self._width(node.source, node.indices, path)
                 if chunk > 1 and not any(v.node.same_as(node) for v in out):
                     out.append(Vector(node, node.source, tuple(node.indices), dim, chunk, tuple(path), k))
             return node
@@ -249,8 +262,32 @@ class _Analysis:
         return out
 
     # -- one access
-    def _width(self, buffer: Any, indices: Sequence[Expr]) -> tuple[int, int]:
-        """(chunk, index that advances) of an access; chunk 1 when it is no vector."""
+    def _width(self, buffer: Any, indices: Sequence[Expr], guards: Sequence[Expr]) -> tuple[int, int]:
+        """(chunk, index that advances) of an access under `guards`; chunk 1 when it is no vector."""
+        chunk, at = self._run_of(buffer, indices)
+        while chunk > 1 and not all(self._steady(g, chunk) for g in guards):
+            chunk //= 2
+        return chunk, at
+
+    def _steady(self, condition: Expr, width: int) -> bool:
+        """Is the condition the same for all slots of each group of `width`? A bound that `width` divides lies between
+        groups of indices that run from multiples of it."""
+        if not mentions(condition, self.varying):
+            return True
+        if isinstance(condition, tirx.Not):
+            return self._steady(condition.a, width)
+        if isinstance(condition, tirx.And | tirx.Or):
+            return self._steady(condition.a, width) and self._steady(condition.b, width)
+        if isinstance(condition, tirx.LT | tirx.GE):
+            index, bound = condition.a, condition.b
+        elif isinstance(condition, tirx.GT | tirx.LE):
+            index, bound = condition.b, condition.a
+        else:
+            return False
+        return not mentions(bound, self.varying) and self._divides(bound, width) and self._runs(index, width)
+
+    def _run_of(self, buffer: Any, indices: Sequence[Expr]) -> tuple[int, int]:
+        """(chunk, index that advances) of an access that nothing guards."""
         moving = [c for c, x in enumerate(indices) if mentions(x, self.varying)]
         bits = DataType(dtype_of(buffer)).bits
         if len(moving) != 1 or bits < 8 or dtype_of(buffer) == "bool":

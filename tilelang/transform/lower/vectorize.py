@@ -15,11 +15,13 @@ from typing import Any
 
 from tvm import DataType, tirx
 
+from tilelang.analysis.atomic_sums import sum_of
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, dtype_of
+from tilelang.transform.lower.clamps import limit_of
 from tilelang.transform.lower.context import Expr, Stmt, const, is_fragment, is_global, is_shared
-from tilelang.transform.lower.packed_sums import packed_sum, sum_of
+from tilelang.transform.lower.packed_sums import packed_sum
 from tilelang.transform.lower.translate import Translator, guarded, unrolled, zero
 from tilelang.transform.lower.unpack import Unpacking
 
@@ -78,6 +80,7 @@ class Plan:
     sums: list[Vector] = field(default_factory=list)
     fragments: bool = False
     locals: bool = False
+    packed8: bool = False  # the target converts to float8 in pairs
     asynchronous: bool = False  # asked for: copies global -> shared by cp.async
     unpacking: Unpacking | None = None  # values that are computed a register at a time
     steady: list[Any] = field(default_factory=list)  # loads of one element for the whole group
@@ -138,7 +141,17 @@ class Plan:
     def _store(self, make: MakeTranslator, store: Vector, temp: Any) -> list[Stmt]:
         out: list[Stmt] = []
         dtype, lanes = dtype_of(store.buffer), cast_lanes(store.node.value)
-        if lanes < store.chunk:  # casts in shorter vectors than the store
+        convert = _saturating(store.node.value) if self.packed8 else ""
+        if convert and self.width % 4 == 0:
+            narrow = _temp(f"{temp.name}c", self.width, dtype)
+            out.append(tirx.AllocBuffer(narrow))
+            computed = [make(const(0))(g) for g in store.guards]
+            for start in range(0, self.width, 4):
+                dst = tirx.address_of(tirx.BufferLoad(narrow, [const(start)]))
+                four = (temp[start + lane] for lane in range(4))
+                out.append(guarded(computed, device_op(convert, dst, *four, span=store.node.span)))
+            temp = narrow
+        elif lanes < store.chunk:  # casts in shorter vectors than the store
             narrow = _temp(f"{temp.name}c", self.width, dtype)
             out.append(tirx.AllocBuffer(narrow))
             computed = [make(const(0))(g) for g in store.guards]  # else there is nothing to cast
@@ -236,6 +249,18 @@ def _result(stmt: Stmt) -> Expr:
     if added is not None:
         return added.value
     return stmt.value.value if isinstance(stmt.value, tirx.Cast) else stmt.value
+
+
+_LARGEST = {"float8_e4m3fn": ("convert_e4m3x4", 448.0), "float8_e5m2": ("convert_e5m2x4", 57344.0)}
+
+
+def _saturating(value: Expr) -> str:
+    """The op that converts four float32 to the float8 of a cast where nothing overflows: it saturates, a cast does
+    not. "" where there is none."""
+    if not isinstance(value, tirx.Cast) or dtype_of(value.value) != "float32":
+        return ""
+    name, largest = _LARGEST.get(dtype_of(value), ("", 0.0))
+    return name if limit_of(value.value) <= largest else ""
 
 
 def cast_lanes(value: Expr) -> int:
