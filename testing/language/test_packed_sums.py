@@ -85,3 +85,26 @@ def test_sums_of_an_accumulator_under_a_guard() -> None:
     a = RNG.integers(-3, 4, (64, 64)).astype("float16")
     (_, got) = agree(main, a, np.zeros((50, 64), "float32"), archs=("sm_90a",))
     np.testing.assert_array_equal(got, 2 * (a.astype("float32") @ a.astype("float32"))[:50])
+
+
+@pytest.mark.parametrize("width", [64, 66])
+def test_sums_under_a_bound_between_vectors(width: int) -> None:
+    """Neighbours are inside or outside together where their number divides the bound."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), rows: T.Tensor((64,), "int32"), O: T.Tensor((50, width), "float32")):
+        with T.Kernel(2, 2, threads=128) as (bx, by):
+            a, row = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64,), "int32")
+            T.copy(A, a)
+            T.copy(rows, row)
+            for i, j in T.Parallel(64, 64):
+                if row[i] >= 0 and bx * 64 + j < width:
+                    T.atomic_add(O[row[i], bx * 64 + j], a[i, j])
+
+    a, rows = RNG.integers(-8, 8, (64, 64)).astype("float32"), RNG.integers(-1, 50, 64).astype("int32")
+    (*_, got) = agree(main, a, rows, np.zeros((50, width), "float32"), archs=("sm_90a",))
+    want = np.zeros((50, 128), "float32")
+    for block in range(2):
+        np.add.at(want[:, 64 * block : 64 * block + 64], rows[rows >= 0], 2 * a[rows >= 0])
+    np.testing.assert_array_equal(got, want[:, :width])
+    assert ("atomic_add_f32x4" if width == 64 else "atomic_add_f32x2") in ops(main)

@@ -168,8 +168,13 @@ class Program:
         return self._roles[self._launch_index].arrivals(barrier)
 
     @functools.cached_property
+    def _places(self) -> list[Places]:
+        return [Places(self._func, views, self.translation.named) for views in self.translation.views]
+
+    @property
     def places(self) -> Places:
-        return Places(self._func, self.translation.views, self.translation.named)
+        """The shared memory of the running launch."""
+        return self._places[self._launch_index]
 
     # --- a run
     def run(

@@ -51,7 +51,8 @@ class Translation:
     granule: int
     launches: int
     params: list[str] = field(default_factory=list)
-    views: list[tuple[int, int, str]] = field(default_factory=list)  # shared buffers: (first address, end, name)
+    # shared buffers of each launch: (first address, end, name)
+    views: list[list[tuple[int, int, str]]] = field(default_factory=list)
     named: dict[int, set[str]] = field(default_factory=dict)  # statement -> shared buffers that it names
 
 
@@ -317,10 +318,11 @@ class _Translator(Expressions):
     def run(self) -> Translation:
         launches = self.host()
         self.on_device = True
-        host, texts = ["def host(P, REPORT):", *self.out], []
+        host, texts, views, most = ["def host(P, REPORT):", *self.out], [], [], 0
         visible = ", ".join(n for n, _ in self.env.values())
         for i, launch in enumerate(launches):
             self.out, self.depth = [], 1
+            self.shared_bytes, self.views = 0, []  # a launch has shared memory to itself
             self.emit(f"({visible},) = E")
             below = "1"
             for var, tag, n in sorted(launch.axes, key=lambda a: a[1]):
@@ -338,16 +340,18 @@ class _Translator(Expressions):
             self.loops.clear()
             self.emit("yield")  # a kernel without barriers is a generator too
             texts += [f"def kernel{i}(G, E, BLOCK):", *self.out, ""]
+            views.append(self.views)
+            most = max(most, self.shared_bytes)
         text = "\n".join([*host, "", *texts, ""])
         return Translation(
             text,
             self.consts,
             self.sites,
-            self.shared_bytes,
+            most,
             self.granule,
             len(launches),
             [p.name for p in self.func.params],
-            self.views,
+            views,
             self.named,
         )
 

@@ -18,7 +18,7 @@ import tvm
 from tvm import tirx
 
 from tilelang.ir.attrs import GLOBAL, LAYOUT, LOCAL, NOTES, NUM_STAGES, PARALLEL, ROLE
-from tilelang.ir.stmts import as_list, const_int, dtype_of, shape_of, walk_list
+from tilelang.ir.stmts import Kernel, as_list, const_int, dtype_of, launches, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.walk import loads_in
 from tilelang.layout import loads
@@ -169,7 +169,7 @@ def inspect_program(func: Any, arch: Any) -> Report:
         pipelines=tuple(_pipelines(func)),
         versions=versions,
         roles=tuple(dict.fromkeys(_roles(scheduled))),
-        shared_bytes=sum(_bytes(s.buffer) for s in _allocs(made) if s.buffer.ty.storage_scope.startswith("shared")),
+        shared_bytes=max((_shared_bytes(kernel) for kernel in launches(made)), default=0),
         notes=tuple(dict.fromkeys([*context.notes, *_layout_notes(laid_out)])),
     )
 
@@ -193,6 +193,11 @@ def _statements(func: Any) -> Iterator[Any]:
 
 def _allocs(func: Any) -> Iterator[Any]:
     return (s for s in _statements(func) if type(s).__name__ == "AllocBuffer")
+
+
+def _shared_bytes(kernel: Kernel) -> int:
+    allocs = (s.buffer for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer))
+    return sum(_bytes(b) for b in allocs if b.ty.storage_scope.startswith("shared"))
 
 
 def _bytes(buffer: Any) -> int:

@@ -224,6 +224,23 @@ def test_guard_and_gather_stay_correct() -> None:
     np.testing.assert_array_equal(mach.memory[B], np.where(keep, want, 0))
 
 
+@pytest.mark.parametrize(("bound", "vectors"), [(48, 1), (46, 0)])
+def test_a_bound_between_vectors_guards_whole_vectors(bound: int, vectors: int) -> None:
+    loop = spread.coalesced((16, 64), 64, 4, 16)
+    A, B = buffer("A", (16, 64)), buffer("B", (16, 64))
+    ctx = context(64, {}, {})
+    store = lambda i, j: tirx.BufferStore(B, A[i, j], [i, j])  # noqa: E731
+    inside = lambda i, j: tirx.And(tirx.Not(j >= bound), i < 9)  # noqa: E731
+    stmt = lower_parallel(parallel(loop, lambda i, j: tirx.IfThenElse(inside(i, j), store(i, j), None)), ctx)
+    assert str(stmt).count("vectorized(4)") == vectors
+    a = np.arange(1, 1025).reshape(16, 64).astype(np.float32)
+    mach = machine(ctx, {A: a, B: np.zeros((16, 64), np.float32)})
+    mach.run(stmt)
+    want = np.zeros_like(a)
+    want[:9, :bound] = a[:9, :bound]
+    np.testing.assert_array_equal(mach.memory[B], want)
+
+
 def test_wrong_layout_is_an_error() -> None:
     loop, other = spread.coalesced((8, 32), 64, 1, 32), spread.coalesced((8, 32), 64, 4, 8)
     F, A = buffer("F", (8, 32), "float32", "local.fragment"), buffer("A", (8, 32))

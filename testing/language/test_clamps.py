@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values between two constants: as extrema that NaN passes, and converted without a test for overflow."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tilelang
+import tilelang.language as T
+
+
+@tilelang.jit(out_idx=[1])
+def clamped(low, high, dtype="float32"):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), dtype)):
+        with T.Kernel(1, threads=128):
+            for i, j in T.Parallel(64, 64):
+                C[i, j] = T.clamp(A[i, j], low, high)
+
+    return main
+
+
+def values() -> torch.Tensor:
+    torch.manual_seed(0)
+    a = torch.randn(64, 64) * 400
+    a[0, :8] = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 448.0, -448.0, 1e-40])
+    return a
+
+
+def source(low: float, high: float, dtype: str = "float32") -> str:
+    text = clamped.with_options(target="cuda:sm_90a").get_kernel_source(low, high, dtype)
+    return text[text.rindex("__launch_bounds__") :]
+
+
+@pytest.mark.parametrize("limits", [(-448.0, 448.0), (0.0, 6.0), (2.0, -1.0)], ids=str)
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_limits(target: str, limits: tuple[float, float]) -> None:
+    a, (low, high) = values(), limits
+    got = clamped.with_options(target=target)(low, high)(a)
+    want = torch.where(a < low, low, torch.where(a > high, high, a))
+    torch.testing.assert_close(got, want, rtol=0.0, atol=0.0, equal_nan=True)
+    assert torch.equal(got.signbit(), want.signbit())
+
+
+def test_two_instructions_where_no_limit_is_zero() -> None:
+    assert "tl_min_nan(tl_max_nan(" in source(-448.0, 448.0)
+    assert "tl_m" not in source(0.0, 6.0) and "tl_m" not in source(2.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limit", "saturates"),
+    [("float8_e4m3fn", 448.0, True), ("float8_e4m3fn", 500.0, False), ("float8_e5m2", 500.0, True)],
+)
+def test_numbers_that_cannot_overflow_are_converted_in_pairs(dtype: str, limit: float, saturates: bool) -> None:
+    assert ("tl_convert_e" in source(-limit, limit, dtype)) == saturates
+    a = values()
+    got, want = (clamped.with_options(target=target)(-limit, limit, dtype)(a) for target in ("sim", "cpu"))
+    torch.testing.assert_close(got.float(), want.float(), rtol=0.0, atol=0.0, equal_nan=True)
