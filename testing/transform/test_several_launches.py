@@ -15,6 +15,7 @@ from tilelang.ir.stmts import launches, pipeline_stages, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.sim import simulate
 from tilelang.support.options import CompileOptions
+from tilelang.tools.report import inspect_program
 from tilelang.transform.pipeline import Context, lower
 
 FEW = replace(SM90, num_sms=3)
@@ -88,6 +89,11 @@ def test_stages_shrink_in_the_launch_that_needs_it() -> None:
     first, second = scheduled(experts_program(size=512, stages=6, wide=256))
     stages = [max(pipeline_stages(s) for s in walk_list(k.body)) for k in (first, second)]
     assert stages == [6, 4]
+
+
+def test_shared_memory_is_that_of_the_launch_with_most() -> None:
+    func = experts_program(size=512, stages=6, wide=256)
+    assert inspect_program(func, "sm_90a").shared_bytes < FEW.smem_bytes_per_block
 
 
 def test_tiles_of_one_expert_share_their_weights_in_l2() -> None:
