@@ -67,7 +67,6 @@ def chunk_scan_fwd(
             by,
         ):
             acc_o = T.alloc_fragment((block_M, block_N), accum_dtype)
-            acc_o_shared = T.alloc_shared((block_M, block_N), dtype)
             cb_shared = T.alloc_shared((block_M, block_K), dtype)
             cb_local = T.alloc_fragment((block_M, block_K), dtype)
             dA_cs_k_shared = T.alloc_shared((block_K,), dtype)
@@ -91,6 +90,7 @@ def chunk_scan_fwd(
             n = bx % columns * block_N
             row = chunk_idx * chunk_size + m
 
+            D_local[0] = D[bz]
             T.copy(dA_cumsum[batch_idx, bz, chunk_idx, m : m + block_M], dA_cs_m_shared)
             T.copy(dA_cs_m_shared, dA_cs_m_local)
             for i in T.Parallel(block_M):
@@ -126,13 +126,11 @@ def chunk_scan_fwd(
                 )
                 T.gemm(cb_local, x_shared, acc_o)
 
-            D_local[0] = D[bz]
             T.copy(x[batch_idx, row : row + block_M, bz, n : n + block_N], x_residual_shared)
             T.copy(x_residual_shared, x_residual_local)
             for i, j in T.Parallel(block_M, block_N):
                 acc_o[i, j] += x_residual_local[i, j] * D_local[0]
-            T.copy(acc_o, acc_o_shared)
-            T.copy(acc_o_shared, Output[batch_idx, row : row + block_M, bz, n : n + block_N])
+            T.copy(acc_o, Output[batch_idx, row : row + block_M, bz, n : n + block_N])
 
     return main
 

@@ -108,6 +108,7 @@ class _Inserter:
                 self.bytes[s.buffer] = (start, start + buffer_bytes(s))
                 if RING in s.annotations:
                     self.rings.add(s.buffer)
+        self.rings -= {op["stage"].source for op in self.stores() if self.shares(op["stage"].source)}
         for view, base in bases(kernel.body).items():
             if base in self.bytes:
                 self.bytes[view] = self.bytes[base]
@@ -117,6 +118,15 @@ class _Inserter:
         self.threads: int | None = None
         self.manual = user_barriers(kernel.body)
         self.barriers = GroupBarriers(kernel)
+
+    def stores(self) -> list[TileOp]:
+        """The stores that warpgroups stage by themselves."""
+        ops = [TileOp.from_stmt(s) for s in walk_list(self.kernel.body)]
+        return [op for op in ops if op is not None and op.name == "store_tile"]
+
+    def shares(self, buffer: Any) -> bool:
+        """Has it bytes in common with another buffer?"""
+        return any(self.overlap(buffer, other) for other in self.bytes if not other.same_as(buffer))
 
     def run(self) -> Kernel:
         body = self.kernel.body

@@ -10,7 +10,8 @@ Ensures:  OFFSET (bytes) on every shared and barrier allocation; tiles are 1024-
 Does not: order accesses to bytes that two buffers share: insert_sync sees the overlap and does.
 
 Lives are counted in statements of the kernel's outermost list (of the consumers, when there are roles); a ring
-buffer lives from the start, since its producer runs ahead.
+buffer lives from the start, since its producer runs ahead. So does what several warpgroups stage for their stores: to
+take over bytes, they would have to wait for each other.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:
     lives: dict[Any, tuple[int, int]] = {}
     views = bases(stmts)
     whole = {views.get(b, b) for b in _unordered(stmts)}
-    rings = {a.buffer for a in allocs if RING in a.annotations}
+    rings = {a.buffer for a in allocs if RING in a.annotations} - _stages_of_one(stmts)
     flying: set[Any] = set()  # operands of gemms that have not been waited for
     for i, stmt in enumerate(stmts):
         op = TileOp.from_stmt(stmt)
@@ -146,6 +147,12 @@ def _lives(stmts: list[Any], allocs: list[Any]) -> dict[Any, tuple[int, int]]:
                 first, _ = lives.get(buffer, (0 if buffer in rings else i, i))
                 lives[buffer] = (first, i)
     return {b: life for b, life in lives.items() if b not in whole}
+
+
+def _stages_of_one(stmts: list[Any]) -> set[Any]:
+    """What store_tile stages where one warpgroup stores."""
+    ops = (op for s in walk_list(stmts) if (op := TileOp.from_stmt(s)) is not None and op.name == "store_tile")
+    return {op["stage"].source for op in ops if shape_of(op["stage"].source)[0] == int(op.attrs["slots"])}
 
 
 def _unordered(stmts: list[Any]) -> set[Any]:

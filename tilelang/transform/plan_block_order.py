@@ -72,19 +72,24 @@ def _plan(kernel: Kernel, arch: Arch, notes: list[str]) -> Kernel:
 
 
 def _group(kernel: Kernel, loops: list[Any], axis: str, descending: bool, values: dict[Any, Any], arch: Arch) -> Any:
-    """How many blocks of one length run together: as many as may keep all their loads in L2, at least 1."""
+    """How many blocks of one length run together, at least 1: as many as may keep in L2 all that blocks of other
+    lengths load again, and as find it there in spite of what passes through."""
     var = kernel.axis(f"blockIdx.{axis}")
     longest = kernel.extent(f"blockIdx.{axis}") - 1 if descending else tirx.const(0, "int32")
-    total: Any = tirx.const(0, "int32")
+    inside = {stmt for loop in loops for stmt in walk_list([loop])}
+    once = _moved([s for s in walk_list(kernel.body) if s not in inside], var, values)
+    shared, every = (tirx.const(-(-n // 1024), "int32") for n in once)
     for loop in loops:
-        kilobytes = -(-_shared_loads(loop, var, values) // 1024)
         extent = loop.extent
         while any(depends_on(extent, v, {}) for v in values):
             extent = substitute(extent, values)
-        total = total + substitute(extent, {var: longest}) * kilobytes
-    budget = arch.l2_bytes // 1024 * L2_SHARE[0] // L2_SHARE[1]
-    one = tirx.const(1, "int32")
-    most = sym.Analyzer().simplify(tirx.max(one, tirx.floordiv(tirx.const(budget, "int32"), tirx.max(one, total))))
+        extent = substitute(extent, {var: longest})
+        again, total = (-(-n // 1024) for n in _moved(list(walk_list([loop])), var, values))
+        shared, every = shared + extent * again, every + extent * total
+    l2, one = arch.l2_bytes // 1024, tirx.const(1, "int32")
+    kept = tirx.floordiv(tirx.const(l2 * L2_SHARE[0] // L2_SHARE[1], "int32"), tirx.max(one, shared))
+    passed = tirx.floordiv(tirx.const(l2, "int32"), tirx.max(one, every))
+    most = sym.Analyzer().simplify(tirx.max(one, tirx.min(kept, passed)))
     others = [const_int(kernel.extent(f"blockIdx.{d}")) for d in "xyz" if d != axis]
     if const_int(most) is None or None in others:
         return most
@@ -93,15 +98,21 @@ def _group(kernel: Kernel, loops: list[Any], axis: str, descending: bool, values
     return tirx.const(-(-count // groups), "int32")  # of one size, rather than full ones and a rest
 
 
-def _shared_loads(loop: Any, var: Any, values: dict[Any, Any]) -> int:
-    """Bytes an iteration loads from places that do not depend on `var`: blocks that differ in it load the same."""
-    total = 0
-    for stmt in walk_list([loop]):
+def _moved(stmts: list[Any], var: Any, values: dict[Any, Any]) -> tuple[int, int]:
+    """(Bytes that copies load from places that do not depend on `var`: blocks that differ in it load the same; all
+    bytes that copies move between global and shared memory)."""
+    shared = every = 0
+    for stmt in stmts:
         op = TileOp.from_stmt(stmt)
-        if op is None or op.name != "copy" or op["src"].source.ty.storage_scope != GLOBAL:
+        if op is None or op.name != "copy":
             continue
-        if op["dst"].source.ty.storage_scope in SHARED_SCOPES and not any(
-            depends_on(r.min, var, values) for r in op["src"].region
-        ):
-            total += math.prod(const_int(r.extent) or 1 for r in op["dst"].region) * bits_of(op["dst"].source) // 8
-    return total
+        scopes = [op[end].source.ty.storage_scope for end in ("src", "dst")]
+        if GLOBAL not in scopes:
+            continue
+        outer = op["src"] if scopes[0] == GLOBAL else op["dst"]
+        size = math.prod(const_int(r.extent) or 1 for r in outer.region) * bits_of(outer.source) // 8
+        every += size
+        load = scopes[0] == GLOBAL and scopes[1] in SHARED_SCOPES
+        if load and not any(depends_on(r.min, var, values) for r in outer.region):
+            shared += size
+    return shared, every
