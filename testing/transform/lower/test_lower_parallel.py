@@ -241,6 +241,24 @@ def test_a_bound_between_vectors_guards_whole_vectors(bound: int, vectors: int) 
     np.testing.assert_array_equal(mach.memory[B], want)
 
 
+def test_a_load_that_both_arms_use_is_done_for_both() -> None:
+    loop = spread.coalesced((16, 64), 64, 4, 16)
+    A, B = buffer("A", (16, 64)), buffer("B", (16, 64))
+    ctx = context(64, {}, {})
+
+    def store(i: Any, j: Any) -> Any:
+        a = A[i, j]
+        return tirx.BufferStore(B, tirx.if_then_else(i < 7, tirx.if_then_else(j < 32, a + 1.0, a + 2.0), a), [i, j])
+
+    stmt = lower_parallel(parallel(loop, store), ctx)
+    assert str(stmt).count("vectorized(4)") == 2
+    a = np.arange(1, 1025).reshape(16, 64).astype(np.float32)
+    mach = machine(ctx, {A: a, B: np.zeros((16, 64), np.float32)})
+    mach.run(stmt)
+    i, j = np.indices(a.shape)
+    np.testing.assert_array_equal(mach.memory[B], a + np.where(i < 7, np.where(j < 32, 1, 2), 0))
+
+
 def test_wrong_layout_is_an_error() -> None:
     loop, other = spread.coalesced((8, 32), 64, 1, 32), spread.coalesced((8, 32), 64, 4, 8)
     F, A = buffer("F", (8, 32), "float32", "local.fragment"), buffer("A", (8, 32))

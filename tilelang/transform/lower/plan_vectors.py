@@ -106,6 +106,10 @@ def _conjuncts(condition: Expr) -> list[Expr]:
     return [condition]
 
 
+def _among(condition: Expr, others: Sequence[Expr]) -> bool:
+    return any(tvm_ffi.structural_equal(condition, other) for other in others)
+
+
 class _Analysis:
     def __init__(
         self, ctx: LowerContext, slots: Slots, variables: Sequence[Any], plan: Plan, limit: int, dim: int
@@ -240,9 +244,14 @@ class _Analysis:
             hidden = any(collect(c, ir.TensorLoad) for c in path)
             used = {x.source for i in node.indices for x in collect(i, ir.TensorLoad)}
             if node.source not in before and not (used & before) and not hidden:
-                chunk, dim = self._width(node.source, node.indices, path)
-                if chunk > 1 and not any(v.node.same_as(node) for v in out):
-                    out.append(Vector(node, node.source, tuple(node.indices), dim, chunk, tuple(path), k))
+                at = next((n for n, v in enumerate(out) if v.node.same_as(node)), len(out))
+                guards = [c for c in path if at == len(out) or _among(c, out[at].guards)]  # one load for all its uses
+                chunk, dim = self._width(node.source, node.indices, guards)
+                if chunk > 1:
+                    out[at:] = [
+                        Vector(node, node.source, tuple(node.indices), dim, chunk, tuple(guards), k),
+                        *out[at + 1 :],
+                    ]
             return node
 
         def call(node: Any, mutator: Any) -> Any:
@@ -265,19 +274,19 @@ class _Analysis:
     def _width(self, buffer: Any, indices: Sequence[Expr], guards: Sequence[Expr]) -> tuple[int, int]:
         """(chunk, index that advances) of an access under `guards`; chunk 1 when it is no vector."""
         chunk, at = self._run_of(buffer, indices)
-        while chunk > 1 and not all(self._steady(g, chunk) for g in guards):
+        while chunk > 1 and not all(self._is_even(g, chunk) for g in guards):
             chunk //= 2
         return chunk, at
 
-    def _steady(self, condition: Expr, width: int) -> bool:
+    def _is_even(self, condition: Expr, width: int) -> bool:
         """Is the condition the same for all slots of each group of `width`? A bound that `width` divides lies between
         groups of indices that run from multiples of it."""
         if not mentions(condition, self.varying):
             return True
         if isinstance(condition, tirx.Not):
-            return self._steady(condition.a, width)
+            return self._is_even(condition.a, width)
         if isinstance(condition, tirx.And | tirx.Or):
-            return self._steady(condition.a, width) and self._steady(condition.b, width)
+            return self._is_even(condition.a, width) and self._is_even(condition.b, width)
         if isinstance(condition, tirx.LT | tirx.GE):
             index, bound = condition.a, condition.b
         elif isinstance(condition, tirx.GT | tirx.LE):
