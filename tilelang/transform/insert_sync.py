@@ -164,6 +164,8 @@ class _Inserter:
                 out.append(stmt)
             elif op is not None and op.name == "sync_threads":
                 self.barrier(state, out, stmt)
+            elif op is not None and op.name == "release":
+                out += self.release(op, state)
             elif bodies(stmt) and self.enters(stmt):
                 got, state = self.compound(stmt, state, out)
                 out.append(got)
@@ -185,6 +187,15 @@ class _Inserter:
             state.stores &= before  # those of code around a branch are waited for there
         self.group = start
         return out, state
+
+    def release(self, op: TileOp, state: _State) -> list[Any]:
+        """The release of a slot of a ring, once transfers that store it have read it."""
+        names = str(op.attrs["buffers"]).split(",")
+        if not any(b.name in names for b in state.stores):
+            return [make_tile_op(op.name, op.operands, op.attrs, op.span)]
+        state.stores.clear()
+        attrs = {**op.attrs, "converged": False}
+        return [*self.elected("bulk_wait_read"), make_tile_op(op.name, op.operands, attrs, op.span)]
 
     def once(self, store: TileOp) -> Any:
         """A store_tile that knows whether its own slots may still be read by stores of an earlier round."""
@@ -316,11 +327,16 @@ class _Inserter:
         self.record(stmt, [(g or self.here, t) for b, g in parts for s in b for t in self.tracked(s)], state, out, True)
 
     def publish(self, stmt: Any, state: _State, out: list[Any]) -> None:
-        """A fence in front of an arrival of the program's own: the threads that wait for it may read what these wrote
-        by the async proxy."""
-        if self.manual and _arrives(stmt) and any(self.overlap(a, b) for a in state.unfenced for b in self.by_proxy):
+        """What stands in front of an arrival of the program's own: the threads that wait for it may read by the async
+        proxy what these wrote, and overwrite what their stores read."""
+        if not (self.manual and _arrives(stmt)):
+            return
+        if any(self.overlap(a, b) for a in state.unfenced for b in self.by_proxy):
             out.append(device_op("fence_proxy_async"))
             state.unfenced.clear()
+        if state.stores and self.group is not None:
+            out += self.elected("bulk_wait_read")
+            state.stores.clear()
 
     def record(
         self, stmt: Any, touched: list[tuple[Group, Touch]], state: _State, out: list[Any], arms: bool = False

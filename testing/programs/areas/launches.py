@@ -564,6 +564,33 @@ def producer_that_writes_tiles_itself(by, stages):
     return run(main, a, b, out(a.float() @ b.float()))
 
 
+@program(devices=ON_HOPPER, stages=(1, 2))
+def tiles_handed_on_by_hand(stages):
+    """A group loads tiles and another stores them: its arrival says that the store has read the tile."""
+
+    @T.prim_func
+    def main(A: T.Tensor((6, 64, 64), "float16"), O: T.Tensor((6, 64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            S = T.alloc_shared((stages, 64, 64), "float16")
+            full = T.alloc_barrier([1] * stages)
+            empty = T.alloc_barrier([128] * stages)
+            t = T.get_thread_binding()
+            if t < 128:
+                for k in T.serial(6):
+                    T.mbarrier_wait_parity(full[k % stages], k // stages & 1)
+                    T.copy(S[k % stages, :, :], O[k, :, :])
+                    T.mbarrier_arrive(empty[k % stages])
+            else:
+                for k in T.serial(6):
+                    T.mbarrier_wait_parity(empty[k % stages], (k // stages & 1) ^ 1)
+                    T.tma_copy(A[k, :, :], S[k % stages, :, :], barrier=full[k % stages])
+                    if t == 128:
+                        T.mbarrier_arrive(full[k % stages])
+
+    a = randn(6, 64, 64, dtype="float16")
+    return run(main, a, out(a))
+
+
 @program(devices=ON_HOPPER)
 def transfers_by_hand():
     """tma_copy in both directions, its barrier, its waits."""

@@ -503,3 +503,47 @@ def cleared_in_the_first_iteration(stages):
 
     a = ints(64, 96, dtype="float16")
     return run(main, a, out(dot(a, a.t())))
+
+
+@program(trips=(1, 5), stages=(1, 2, 3), stored=("at once", "sometimes", "in front of more work", "twice"))
+def loaded_tiles_are_stored(trips, stages, stored):
+    """The transfer that stores a loaded tile has read it before the tile is loaded again."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((trips, 64, 64), "float16"),
+        B: T.Tensor((trips, 64, 64), "float16"),
+        n: T.int32,
+        O: T.Tensor((trips, 64, 64), "float16"),
+        P: T.Tensor((trips, 64, 64), "float16"),
+        R: T.Tensor((trips, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            U = T.alloc_shared((64, 64), "float16")
+            f = T.alloc_fragment((64, 64), "float32")
+            r = T.alloc_fragment((64,), "float32")
+            for k in T.Pipelined(trips, num_stages=stages):
+                T.copy(A[k, :, :], S)
+                T.copy(B[k, :, :], U)
+                if stored == "sometimes":
+                    if n > k:
+                        T.copy(S, O[k, :, :])
+                    else:
+                        T.copy(U, O[k, :, :])
+                else:
+                    T.copy(S, O[k, :, :])
+                if stored == "twice":
+                    T.copy(U, P[k, :, :])
+                if stored == "in front of more work":
+                    T.copy(U, f)
+                    T.reduce_sum(f, r, dim=1)
+                    T.copy(r, R[k, :])
+
+    a, b = ints(trips, 64, 64, dtype="float16"), ints(trips, 64, 64, dtype="float16")
+    o, p, r = a.clone(), torch.zeros_like(a), torch.zeros(trips, 64)
+    if stored == "sometimes":
+        o[2:] = b[2:]
+    want_p = b if stored == "twice" else p
+    want_r = b.float().sum(2) if stored == "in front of more work" else r
+    return run(main, a, b, 2, out(o), changed(p, want_p), changed(r, want_r))
