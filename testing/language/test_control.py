@@ -87,7 +87,7 @@ def test_names_that_are_missing_say_so():
         T.alloc_descriptor  # noqa: B018
     with pytest.raises(AttributeError, match=r"did you mean T\.Pipelined"):
         T.Pipelinde  # noqa: B018
-    assert not hasattr(T, "gemm_sp")
+    assert not hasattr(T, "gemm_blockscaled")
 
 
 def test_copies_with_a_layout_are_nests():

@@ -296,7 +296,6 @@ NAMES = {line.split()[0]: line.split()[1:] for line in LANGUAGE.strip().splitlin
 REFUSED = {
     "alloc_descriptor": "descriptors of wgmma operands are formed by the compiler",
     "gemm_blockscaled": "block-scaled products exist from sm_100 on",
-    "gemm_sp": "2:4 sparse products are not compiled yet",
     "PartialFragment": "every fragment has one layout; partial sums are reducers",
     "tma_gather4": "gathers of rows by the copy engine exist from sm_100 on",
     "tma_scatter4": "scatters of rows by the copy engine exist from sm_100 on",

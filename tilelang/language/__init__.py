@@ -237,6 +237,7 @@ from tilelang.language.rounding import (
 )
 from tilelang.language.schedulers import PersistentTileScheduler
 from tilelang.language.source_kernel import CUDASourceCodeKernel
+from tilelang.language.sparse import gemm_sp
 from tilelang.language.tile import (
     GemmWarpPolicy,
     clear,
@@ -296,7 +297,6 @@ _UNSUPPORTED = {
     "PartialFragment": "collect parts with T.alloc_reducer",
     "alloc_descriptor": "write T.gemm or T.wgmma_gemm; the compiler forms descriptors",
     "gemm_blockscaled": f"{_BLACKWELL}: scale the operands, or the accumulator after each block of K",
-    "gemm_sp": "use T.gemm on the dense matrix",
     "tma_gather4": f"{_BLACKWELL}: copy the rows in a T.Parallel loop, or with T.async_copy",
     "tma_scatter4": f"{_BLACKWELL}: store the rows in a T.Parallel loop",
 }
@@ -579,6 +579,7 @@ __all__ = [
     "warp_reduce_max",
     "warp_reduce_min",
     "warp_reduce_sum",
+    "gemm_sp",
     "wgmma_gemm",
     "ws",
     "get_cluster_dims",

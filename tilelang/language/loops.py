@@ -62,12 +62,15 @@ def Pipelined(
         )
     notes: dict[str, Any] = {attrs.NUM_STAGES: int(num_stages), **(annotations or {})}
     if order is not None and stage is not None:
-        if len(order) != len(stage) or (group is not None and len(group) != len(order)):
+        parts = group
+        if group is None or len(group) != len(order) == sum(map(len, group)):  # one entry a statement
+            parts = [[k] for k in range(len(order))]
+        if not len(order) == len(stage) == len(parts):
             raise errors.LoopOptions(
                 why="the lists `order`, `stage` and `group` of T.Pipelined have different lengths",
                 instead="give each one entry a statement, or each one entry a group",
             )
-        notes |= _schedule(order, stage, [[k] for k in range(len(order))] if group is None else group)
+        notes |= _schedule(order, stage, parts)
     return LoopSpec("pipelined", (_axis(start, stop),), notes)
 
 

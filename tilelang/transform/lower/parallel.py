@@ -22,7 +22,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from tilelang.ir import attrs
-from tilelang.ir.stmts import as_list, as_stmt, const_int, dtype_of, inlined, rebuild, substitute
+from tilelang.ir.stmts import as_list, as_stmt, const_int, dtype_of, fresh, inlined, rebuild, substitute
 from tilelang.ir.walk import collect, vars_in
 from tilelang.layout import loads
 from tilelang.transform.lower.clamps import fold_clamps
@@ -158,7 +158,8 @@ class _Emitter:
 
     def _constants(self, groups: int) -> Stmt:
         try:
-            return as_stmt([self._group(const(g), g) for g in range(groups)])
+            # Every group defines its names anew.
+            return as_stmt([s for g in range(groups) for s in fresh(as_list(self._group(const(g), g)))])
         except Unknown as error:
             raise UnsupportedTileOp(
                 span=self.span,
