@@ -458,3 +458,64 @@ def store_in_flight_around_a_branch(branch, again):
     rw = r.clone()
     rw[:n] = torch.arange(128).int()
     return run(main, a, changed(o, w), changed(r, rw))
+
+
+@program(stages=(0, 2))
+def stored_tile_is_changed_by_one_thread(stages):
+    """The end of a product is staged, stored where memory says so, and touched by one thread before the next one."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((3, 64, 128), "float16"),
+        B: T.Tensor((3, 128, 64), "float16"),
+        M: T.Tensor((3,), "int32"),
+        O: T.Tensor((3, 64, 64), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            As = T.alloc_shared((64, 32), "float16")
+            Bs = T.alloc_shared((32, 64), "float16")
+            Cs = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            for e in T.serial(3):
+                T.clear(acc)
+                for k in T.Pipelined(4, num_stages=stages):
+                    T.copy(A[e, 0, k * 32], As)
+                    T.copy(B[e, k * 32, 0], Bs)
+                    T.gemm(As, Bs, acc)
+                T.copy(acc, Cs)
+                if M[e] > 0:
+                    T.copy(Cs, O[e, :, :])
+                if T.get_thread_binding() == 7:
+                    Cs[0, 0] = 0
+
+    a, b = ints(3, 64, 128, low=-1, high=2, dtype="float16"), ints(3, 128, 64, low=-1, high=2, dtype="float16")
+    want = (a.float() @ b.float()).half()
+    want[1] = 0
+    return run(main, a, b, torch.tensor([1, 0, 1]).int(), changed(torch.zeros(3, 64, 64).half(), want))
+
+
+@program()
+def bytes_of_a_stored_tile():
+    """A tile takes over the bytes of one that a transfer still reads, behind a branch of one thread."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((64, 64), "float32"),
+        O: T.Tensor((64, 64), "float16"),
+        P: T.Tensor((64, 64), "float32"),
+        Q: T.Tensor((1,), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            T.copy(A, S)
+            T.copy(S, O)
+            if T.get_thread_binding() == 0:
+                Q[0] = 1.0
+            U = T.alloc_shared((64, 64), "float32")
+            for i, j in T.Parallel(64, 64):
+                U[i, j] = B[i, j] + 1
+            T.copy(U, P)
+
+    a, b = randn(64, 64, dtype="float16"), randn(64, 64)
+    return run(main, a, b, out(a), out(b + 1), out(torch.ones(1)))

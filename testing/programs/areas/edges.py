@@ -259,3 +259,70 @@ def scalar_code_around_tile_code(n):
         state += int(f.max()) % 5
         want.append(state)
     return run(main, a, out(torch.tensor(want).int()))
+
+
+@program(threads=(128, 192))
+def batches_of_products_of_any_size(threads):
+    """Three symbols, one of them in an expression alone; operands of rank three, tails in every dimension."""
+    b, m, k = T.dynamic("b, m, k")
+    N = 48
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((b, m, 2 * k), "float16"),
+        B: T.Tensor((b, 2 * k, N), "float16"),
+        C: T.Tensor((b, m, N), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(N, 32), T.ceildiv(m, 64), b, threads=threads) as (bx, by, bz):
+            As = T.alloc_shared((1, 64, 32), "float16")
+            Bs = T.alloc_shared((32, 32), "float16")
+            acc = T.alloc_fragment((64, 32), "float32")
+            T.clear(acc)
+            for step in T.Pipelined(T.ceildiv(2 * k, 32), num_stages=2):
+                T.copy(A[bz, by * 64, step * 32], As)
+                T.copy(B[bz, step * 32, bx * 32], Bs)
+                T.gemm(As, Bs, acc)
+            T.copy(acc, C[bz, by * 64, bx * 32])
+
+    runs = []
+    for batch, M, K in ((2, 70, 40), (1, 5, 4), (3, 64, 17)):
+        x = ints(batch, M, 2 * K, low=-2, high=3, dtype="float16")
+        y = ints(batch, 2 * K, N, low=-2, high=3, dtype="float16")
+        runs.append(run(main, x, y, out(x.float() @ y.float())))
+    return runs
+
+
+@program(rows=(1, 9))
+def statistics_from_a_launch_before(rows):
+    """A macro holds the launch that fills workspaces of a symbolic size; the next launch reads them."""
+    n = T.dynamic("n")
+
+    @T.macro
+    def statistics(X, mean, scale, count):
+        with T.Kernel(T.ceildiv(count, 4), threads=160) as b:
+            f = T.alloc_fragment((4, 50), "float32")
+            s = T.alloc_fragment((4,), "float32")
+            q = T.alloc_fragment((4,), "float32")
+            T.copy(X[b * 4, 0], f)
+            T.reduce_sum(f, s, dim=-1)
+            for i, j in T.Parallel(4, 50):
+                f[i, j] = (f[i, j] - s[i] / 50) * (f[i, j] - s[i] / 50)
+            T.reduce_sum(f, q, dim=-1)
+            for i in T.Parallel(4):
+                if b * 4 + i < count:
+                    mean[b * 4 + i] = s[i] / 50
+                    scale[b * 4 + i] = T.rsqrt(q[i] / 50 + 1e-5)
+
+    @T.prim_func
+    def main(X: T.Tensor((n, 50), "float32"), Y: T.Tensor((n, 50), "float32")):
+        mean = T.alloc_global((n,), "float32")
+        scale = T.alloc_global((n,), "float32")
+        statistics(X, mean, scale, n)
+        with T.Kernel(n, threads=64) as b:
+            S = T.alloc_shared((50,), "float32")
+            T.copy(X[b, :], S)
+            for j in T.Parallel(50):
+                Y[b, j] = (S[j] - mean[b]) * scale[b]
+
+    x = randn(rows, 50)
+    return run(main, x, out(torch.nn.functional.layer_norm(x, (50,)), rtol=1e-4, atol=1e-4))
