@@ -23,8 +23,12 @@ SMALLEST = 1e-4  # a group of zeros gets a scale, too
 
 
 @tilelang.jit(out_idx=[1, 2])
-def cast_per_token(M, N, group=128, block_M=32, threads=128, dtype="bfloat16"):
-    """A kernel X (M, N) -> (Y (M, N) float8_e4m3fn, scales (M, N / group) float32)."""
+def cast_per_token(M, N, group=128, block_M=1, groups=16, threads=64, dtype="bfloat16"):
+    """A kernel X (M, N) -> (Y (M, N) float8_e4m3fn, scales (M, N / group) float32).
+
+    A block has `groups` neighbouring groups of each of block_M rows: long runs of memory.
+    """
+    rows = block_M * groups
 
     @T.prim_func
     def main(
@@ -32,25 +36,31 @@ def cast_per_token(M, N, group=128, block_M=32, threads=128, dtype="bfloat16"):
         Y: T.Tensor((M, N), "float8_e4m3fn"),
         scales: T.Tensor((M, T.ceildiv(N, group)), "float32"),
     ):
-        with T.Kernel(T.ceildiv(N, group), T.ceildiv(M, block_M), threads=threads) as (bn, bm):
-            X_local = T.alloc_fragment((block_M, group), "float32")
-            Y_local = T.alloc_fragment((block_M, group), "float8_e4m3fn")
-            scale = T.alloc_fragment((block_M,), "float32")
-            T.copy(X[bm * block_M, bn * group], X_local)
+        with T.Kernel(T.ceildiv(N, group * groups), T.ceildiv(M, block_M), threads=threads) as (bn, bm):
+            X_local = T.alloc_fragment((rows, group), "float32")
+            Y_local = T.alloc_fragment((rows, group), "float8_e4m3fn")
+            scale = T.alloc_fragment((rows,), "float32")
+            for i, j in T.Parallel(rows, group):
+                row, column = bm * block_M + i // groups, (bn * groups + i % groups) * group + j
+                X_local[i, j] = T.if_then_else(row < M and column < N, X[row, column], 0)
             T.reduce_absmax(X_local, scale, dim=1)
-            for i in T.Parallel(block_M):
+            for i in T.Parallel(rows):
                 scale[i] = T.max(scale[i], SMALLEST) / LARGEST
-                if bm * block_M + i < M:
-                    scales[bm * block_M + i, bn] = scale[i]
-            for i, j in T.Parallel(block_M, group):
+                row, column = bm * block_M + i // groups, bn * groups + i % groups
+                if row < M and column * group < N:
+                    scales[row, column] = scale[i]
+            for i, j in T.Parallel(rows, group):
                 Y_local[i, j] = T.clamp(X_local[i, j] / scale[i], -LARGEST, LARGEST)
-            T.copy(Y_local, Y[bm * block_M, bn * group])
+            for i, j in T.Parallel(rows, group):
+                row, column = bm * block_M + i // groups, (bn * groups + i % groups) * group + j
+                if row < M and column < N:
+                    Y[row, column] = Y_local[i, j]
 
     return main
 
 
 @tilelang.jit(out_idx=[1, 2])
-def cast_per_block(M, N, group=128, threads=256, dtype="bfloat16"):
+def cast_per_block(M, N, group=128, threads=512, dtype="bfloat16"):
     """A kernel X (M, N) -> (Y (M, N) float8_e4m3fn, scales (M / group, N / group) float32)."""
 
     @T.prim_func
@@ -60,7 +70,7 @@ def cast_per_block(M, N, group=128, threads=256, dtype="bfloat16"):
         scales: T.Tensor((T.ceildiv(M, group), T.ceildiv(N, group)), "float32"),
     ):
         with T.Kernel(T.ceildiv(N, group), T.ceildiv(M, group), threads=threads) as (bn, bm):
-            X_local = T.alloc_fragment((group, group), "float32")
+            X_local = T.alloc_fragment((group, group), dtype)
             Y_local = T.alloc_fragment((group, group), "float8_e4m3fn")
             of_rows = T.alloc_fragment((group,), "float32")
             scale = T.alloc_fragment((1,), "float32")
@@ -69,7 +79,7 @@ def cast_per_block(M, N, group=128, threads=256, dtype="bfloat16"):
             T.reduce_max(of_rows, scale, dim=0)
             scale[0] = T.max(scale[0], SMALLEST) / LARGEST
             for i, j in T.Parallel(group, group):
-                Y_local[i, j] = T.clamp(X_local[i, j] / scale[0], -LARGEST, LARGEST)
+                Y_local[i, j] = T.clamp(T.cast(X_local[i, j], "float32") / scale[0], -LARGEST, LARGEST)
             T.copy(Y_local, Y[bm * group, bn * group])
             scales[bm, bn] = scale[0]
 
@@ -77,7 +87,7 @@ def cast_per_block(M, N, group=128, threads=256, dtype="bfloat16"):
 
 
 @tilelang.jit(out_idx=[2])
-def cast_back(M, N, group=128, rows=1, block_M=32, threads=128, dtype="bfloat16"):
+def cast_back(M, N, group=128, rows=1, block_M=32, threads=256, dtype="bfloat16"):
     """A kernel (Y, scales) -> X (M, N); `rows` share a scale: 1 after cast_per_token, group after cast_per_block."""
 
     @T.prim_func
