@@ -38,7 +38,7 @@ def fused_moe(
     threads=256,
     dtype="bfloat16",
 ):
-    """A kernel (x, gate, up, down, token_of, expert_of, weight_of, rows, inner, y) that adds to y (tokens, dim) float32.
+    """A kernel (x, gate, up, down, token_of, expert_of, weight_of, rows, inner, y): y (tokens, dim) float32 += ..
 
     `pairs` is the length of the padded lists token_of (-1: padding) and weight_of, a multiple of block_M; expert_of has
     one entry a tile of block_M pairs. `rows` (pairs, dim) and `inner` (pairs, hidden) are workspaces. A block computes
