@@ -51,6 +51,25 @@ def test_longer_blocks_start_first() -> None:
     assert op is not None and op.attrs["axis"] == "y" and not op.attrs["descending"]
 
 
+def test_a_group_leaves_room_in_l2_for_what_passes_through() -> None:
+    """Blocks that share 8 KiB with those of other lengths, load 32 KiB of their own, and store 8 KiB."""
+    kinds = {"A": ((64, 64, 64), "float16"), "B": ((4, 64, 64, 64), "float16"), "C": ((4, 64, 64, 64), "float16")}
+    with Builder(128, (4, 64), kinds) as b:
+        (A, B, C), (x, y) = b.args, b.blocks
+        As, Bs = b.shared("As", (64, 64)), b.shared("Bs", (64, 64))
+        b.copy(region(A, (y, 1), (0, 64), (0, 64)), As)
+        with b.serial(x + 1, 2) as k:
+            b.copy(region(B, (x - k, 1), (y, 1), (0, 64), (0, 64)), Bs)
+        b.copy(As, region(C, (x, 1), (y, 1), (0, 64), (0, 64)))
+    op = order_of(b.func)
+    assert op is not None and int(op["group"]) == 4  # 192 KiB of L2
+
+
+def test_many_blocks_keep_the_order_of_the_grid() -> None:
+    assert order_of(walking(lambda x, y, z: x + 1, (4, 3, 42))) is not None
+    assert order_of(walking(lambda x, y, z: x + 1, (4, 3, 43))) is None  # more than 128 for each of 4 SMs
+
+
 @pytest.mark.parametrize(
     "length",
     [

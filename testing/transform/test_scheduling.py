@@ -318,6 +318,21 @@ def test_each_warpgroup_stores_its_own_rows_from_its_own_bytes() -> None:
     assert all(end <= s or e <= start for s, e in ends.values())
 
 
+@pytest.mark.parametrize("policy", ["rr", "random"])
+def test_the_stage_of_one_warpgroup_takes_over_bytes_behind_a_barrier(policy: str) -> None:
+    program = gemm_program(bm=64, bn=64, threads=128, stages=2)
+    func = after(program, "insert_sync", persistent=False)
+    found = allocs(func)
+    assert int(found["acc_stage"].annotations[OFFSET]) == 0 == int(found["As"].annotations[OFFSET])
+    got = outline(func)
+    store = next(i for i, line in enumerate(got) if "store_tile" in line)
+    assert "sync_threads" in got[store - 1] or "bar_sync" in got[store - 1], got[store - 3 : store + 1]
+    shapes = [tuple(int(n) for n in p.ty.shape) for p in program.params]
+    args = [np.random.default_rng(0).integers(-2, 3, shape).astype(np.float16) for shape in shapes]
+    result = simulate(lower(program, SM90, CompileOptions(persistent=False)), args, blocks="sample", policy=policy)
+    assert not result.reports, result
+
+
 @pytest.mark.parametrize(("persistent", "waits"), [(False, [1, 1, 0]), (True, [1, 1, 1, 1, 0])])
 def test_a_slot_is_waited_for_when_a_store_may_still_read_it(persistent: bool, waits: list[int]) -> None:
     """Four chunks over two slots: the first two need no wait, except in a loop over tiles. The last is the kernel's."""
