@@ -64,7 +64,7 @@ def fault(process: SecondProcess, tmp_path: Path) -> Any:
 
     def make(name: str) -> Program:
         tiles = [{"tile": 1}, {"tile": 2}] if name == "refused" else [{"tile": 1}]
-        return Program(process, "faults", name, {}, [torch.ones(1)], tiles, tmp_path)
+        return Program(process, "faults", name, {}, [torch.ones(1)], tiles, folder=tmp_path)
 
     return make
 
