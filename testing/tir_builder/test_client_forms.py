@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
+import pytest
 import torch
 from user_programs import body
 
@@ -230,3 +232,25 @@ def test_nested_tuples_slices_and_walrus():
 
     text = body(main)
     assert "A[7, 7] = z" in text and "A[0, 7] = " in text and "A[1, 6] = " in text
+
+
+def test_a_tile_along_a_dimension_that_is_too_short_is_told():
+    """The extents of a tile belong to the last dimensions: `Q[row, head, 0]` is no tile of rows."""
+    with pytest.warns(UserWarning, match=r"tile of 32 along dimension 1 of Q, which has 3"):
+
+        @T.prim_func
+        def rows_meant(Q: T.Tensor((70, 3, 64), "float16")):
+            with T.Kernel(3, 3, threads=128) as (bx, by):
+                S = T.alloc_shared((32, 64), "float16")
+                T.copy(Q[bx * 32, by, 0], S)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        @T.prim_func
+        def padded(X: T.Tensor((60, 60), "float16"), Q: T.Tensor((70, 3, 64), "float16")):
+            with T.Kernel(1, 3, threads=128) as (bx, by):
+                S = T.alloc_shared((64, 64), "float16")
+                T.copy(X[bx * 64, 0], S)
+                T.copy(X[-2, 0], S)
+                T.copy(Q[bx * 64 : (bx + 1) * 64, by, :], S)

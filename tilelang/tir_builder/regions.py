@@ -8,6 +8,7 @@ passed, since tile copies guard them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -183,6 +184,7 @@ def _extend(element: Any, extents: Sequence[Any]) -> Any:
         raise errors.IndexCount(name=name, rank=rank, shape=shape_of(element.source), count=len(wanted))
     wanted = [1] * (rank - len(wanted)) + wanted
     _check_start(element, wanted)
+    _warn_of_overhang(element, wanted)
     return tirx.BufferRegion(element.source, [_range(i, e) for i, e in zip(element.indices, wanted, strict=True)])
 
 
@@ -197,6 +199,23 @@ def _check_start(element: Any, extents: Sequence[Any]) -> None:
         if length > extent or (start is not None and start + length > extent):
             shown = f"{index}:{python_value(index + length)}"
             raise errors.SliceOutOfBounds(slice=shown, dim=dim, name=element.source.name, extent=extent)
+
+
+def _warn_of_overhang(element: Any, extents: Sequence[Any]) -> None:
+    """Tells of a tile that is longer than a dimension of its tensor and starts anywhere in it: of tiles that each start
+    at an element of the dimension, most would lie outside. Meant is a dimension further to the left."""
+    for dim, (index, length, size) in enumerate(zip(element.indices, extents, shape_of(element.source), strict=True)):
+        known = isinstance(length, int) and isinstance(size, int)
+        if not known or length <= max(size, 1) or static_int(index) is not None:
+            continue
+        if bool(tvm.sym.Analyzer().can_prove_equal(tirx.floormod(index, tirx.const(length, dtype_of(index))), 0)):
+            continue
+        name = element.source.name
+        warnings.warn(
+            f"the tile of {length} along dimension {dim} of {name}, which has {size}, starts at {index}: extents of a "
+            f"tile belong to the last dimensions; write {name}[start : start + {length}, ...] to tile another one",
+            stacklevel=2,
+        )
 
 
 def pair_regions(src: Any, dst: Any, op: str = "copy") -> tuple[Any, Any]:
