@@ -2,9 +2,11 @@
 """Multi-head latent attention, one step of decoding: all heads share one compressed key, which also is the value.
 
 A key of a head is (latent, position part): scores are Q latent^T + Q_pe K_pe^T, and the values are the latents again,
-so that a tile of 64 x 512 latents is loaded once and used by two products. A block has 64 heads; the two warpgroups
-divide the columns of scores and result, and exchange the weights through shared memory. The keys are split over blocks,
-whose normalised results a second launch merges; sequences have lengths of their own in a padded cache.
+so that a tile of 64 x 512 latents is loaded once and used by two products. A block has 64 heads. Its first warpgroup
+computes the scores: 64 rows are one instruction high, and half the columns for each warpgroup would read the queries
+twice. The result is divided by columns: the weights go to the other warpgroup through shared memory, and stay in
+registers for the first. The keys are split over blocks, whose normalised results a second launch merges; sequences have
+lengths of their own in a padded cache.
 
 `python example_mla_decode.py` checks the kernel and, on a GPU, times it.
 """
@@ -13,13 +15,18 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
 import tilelang
 import tilelang.language as T
 from tilelang.testing import assert_relative_error
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "flash_decoding"))
+from combine_splits import make_combine, splits_for  # noqa: E402
 
 LOG2E = 1.4426950408889634
 LOWEST = -(2.0**100)  # where the running maximum starts: finite, so that a row without keys subtracts a number
@@ -44,12 +51,31 @@ def mla_decode(
 
     Q is (batch, heads, dim), Q_pe (.., pe_dim), KV (batch, seq_kv, kv_heads, dim), K_pe (.., pe_dim); sequence b uses
     the first cache_seqlens[b] keys. lse_split (batch, heads, num_split) and partial (batch, heads, num_split, dim) are
-    workspaces in float32.
+    workspaces in float32, which a single split leaves alone.
     """
     scale = LOG2E / math.sqrt(dim + pe_dim)
     groups = heads // kv_heads
     rows = min(block_H, groups)  # heads of a block; the other rows of its tile are computed and dropped
-    accum_dtype = "float32"
+    accum_dtype, half = "float32", dim // 2
+    combine = make_combine(batch, heads, num_split, dim, dtype)
+
+    @T.macro
+    def store(
+        acc: T.FragmentBuffer([block_H, half], accum_dtype),
+        inverse: T.SharedBuffer([block_H], accum_dtype),
+        partial: T.Tensor((batch, heads, num_split, dim), accum_dtype),
+        Output: T.Tensor((batch, heads, dim), dtype),
+        b,
+        group,
+        split,
+        column,
+    ):
+        for i, j in T.Parallel(block_H, half):
+            if i < rows:
+                if num_split == 1:
+                    Output[b, group * rows + i, column + j] = acc[i, j] * inverse[i]
+                else:
+                    partial[b, group * rows + i, split, column + j] = acc[i, j] * inverse[i]
 
     @T.prim_func
     def main(
@@ -62,14 +88,19 @@ def mla_decode(
         partial: T.Tensor((batch, heads, num_split, dim), accum_dtype),
         Output: T.Tensor((batch, heads, dim), dtype),
     ):
-        with T.Kernel(batch, heads // rows, num_split, threads=threads) as (bx, by, bz):
+        # Blocks that differ in their heads alone are neighbours: they read the same keys at the same time.
+        with T.Kernel(heads // rows, batch, num_split, threads=threads) as (by, bx, bz):
             Q_shared = T.alloc_shared([block_H, dim], dtype)
             Q_pe_shared = T.alloc_shared([block_H, pe_dim], dtype)
             KV_shared = T.alloc_shared([block_N, dim], dtype)
             K_pe_shared = T.alloc_shared([block_N, pe_dim], dtype)
             S_shared = T.alloc_shared([block_H, block_N], dtype)
+            scale_shared = T.alloc_shared([block_H], accum_dtype)
+            inverse = T.alloc_shared([block_H], accum_dtype)
             acc_s = T.alloc_fragment([block_H, block_N], accum_dtype)
-            acc_o = T.alloc_fragment([block_H, dim], accum_dtype)
+            acc_s_cast = T.alloc_fragment([block_H, block_N], dtype)
+            left = T.alloc_fragment([block_H, half], accum_dtype)
+            right = T.alloc_fragment([block_H, half], accum_dtype)
             scores_max = T.alloc_fragment([block_H], accum_dtype)
             scores_max_prev = T.alloc_fragment([block_H], accum_dtype)
             scores_scale = T.alloc_fragment([block_H], accum_dtype)
@@ -83,54 +114,64 @@ def mla_decode(
 
             T.copy(Q[bx, by * rows : by * rows + block_H, :], Q_shared)
             T.copy(Q_pe[bx, by * rows : by * rows + block_H, :], Q_pe_shared)
-            T.clear(acc_o)
-            T.clear(logsum)
-            T.fill(scores_max, LOWEST)
+            with T.ws(1):
+                T.clear(right)
+            with T.ws(0):
+                T.clear(left)
+                T.clear(logsum)
+                T.fill(scores_max, LOWEST)
             for k in T.Pipelined(T.max(T.min(per_split, tiles - bz * per_split), 0), num_stages=num_stages):
                 start = (bz * per_split + k) * block_N
                 T.copy(KV[bx, start : start + block_N, head, :], KV_shared)
                 T.copy(K_pe[bx, start : start + block_N, head, :], K_pe_shared)
-                T.gemm(Q_shared, KV_shared, acc_s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol, clear_accum=True)
-                T.gemm(Q_pe_shared, K_pe_shared, acc_s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol)
-                for i, j in T.Parallel(block_H, block_N):
-                    acc_s[i, j] = T.if_then_else(start + j < kv_len, acc_s[i, j], -T.infinity(accum_dtype))
-                T.copy(scores_max, scores_max_prev)
-                T.reduce_max(acc_s, scores_max, dim=1, clear=False)
-                for i in T.Parallel(block_H):
-                    scores_scale[i] = T.exp2(scores_max_prev[i] * scale - scores_max[i] * scale)
-                for i, j in T.Parallel(block_H, block_N):
-                    acc_s[i, j] = T.exp2(acc_s[i, j] * scale - scores_max[i] * scale)
-                T.reduce_sum(acc_s, scores_sum, dim=1)
-                T.copy(acc_s, S_shared)
-                for i in T.Parallel(block_H):
-                    logsum[i] = logsum[i] * scores_scale[i] + scores_sum[i]
-                for i, j in T.Parallel(block_H, dim):
-                    acc_o[i, j] *= scores_scale[i]
-                T.gemm(S_shared, KV_shared, acc_o, policy=T.GemmWarpPolicy.FullCol)
+                with T.ws(0):
+                    T.gemm(Q_shared, KV_shared, acc_s, transpose_B=True, clear_accum=True)
+                    T.gemm(Q_pe_shared, K_pe_shared, acc_s, transpose_B=True)
+                    for i, j in T.Parallel(block_H, block_N):
+                        acc_s[i, j] = T.if_then_else(start + j < kv_len, acc_s[i, j], -T.infinity(accum_dtype))
+                    T.copy(scores_max, scores_max_prev)
+                    T.reduce_max(acc_s, scores_max, dim=1, clear=False)
+                    for i in T.Parallel(block_H):
+                        scores_scale[i] = T.exp2(scores_max_prev[i] * scale - scores_max[i] * scale)
+                    for i, j in T.Parallel(block_H, block_N):
+                        acc_s[i, j] = T.exp2(acc_s[i, j] * scale - scores_max[i] * scale)
+                    T.copy(acc_s, acc_s_cast)
+                    T.reduce_sum(acc_s, scores_sum, dim=1)
+                    for i in T.Parallel(block_H):
+                        logsum[i] = logsum[i] * scores_scale[i] + scores_sum[i]
+                    for i, j in T.Parallel(block_H, half):
+                        left[i, j] *= scores_scale[i]
+                with T.ws(0):
+                    T.copy(scores_scale, scale_shared)
+                    T.copy(acc_s_cast, S_shared)
+                with T.ws(1):
+                    for i, j in T.Parallel(block_H, half):
+                        right[i, j] *= scale_shared[i]
+                    T.gemm(S_shared, KV_shared[:, half:], right)
+                with T.ws(0):
+                    T.gemm(acc_s_cast, KV_shared[:, :half], left)
 
-            for i, j in T.Parallel(block_H, dim):
-                if i < rows:
-                    partial[bx, by * rows + i, bz, j] = T.if_then_else(logsum[i] > 0, acc_o[i, j] / logsum[i], 0)
-            for i in T.Parallel(block_H):
-                if i < rows:
-                    lse_split[bx, by * rows + i, bz] = T.log2(logsum[i]) + scores_max[i] * scale
+            with T.ws(0):
+                if num_split > 1:
+                    for i in T.Parallel(block_H):
+                        if i < rows:
+                            lse_split[bx, by * rows + i, bz] = T.log2(logsum[i]) + scores_max[i] * scale
+                for i in T.Parallel(block_H):  # once a row: no element has to be divided
+                    inverse[i] = T.if_then_else(logsum[i] > 0, 1.0 / logsum[i], 0)
+                store(left, inverse, partial, Output, bx, by, bz, 0)
+            with T.ws(1):
+                store(right, inverse, partial, Output, bx, by, bz, half)
 
-        with T.Kernel(heads, batch, threads=128) as (by, bz):
-            o_accum_local = T.alloc_fragment([dim], accum_dtype)
-            lse_max_local = T.alloc_var(accum_dtype, LOWEST)
-            sum_local = T.alloc_var(accum_dtype, 0.0)
-            T.clear(o_accum_local)
-            for k in T.serial(num_split):
-                lse_max_local = T.max(lse_max_local, lse_split[bz, by, k])
-            for k in T.serial(num_split):
-                weight = T.exp2(lse_split[bz, by, k] - lse_max_local)
-                sum_local += weight
-                for i in T.Parallel(dim):
-                    o_accum_local[i] += partial[bz, by, k, i] * weight
-            for i in T.Parallel(dim):
-                Output[bz, by, i] = T.if_then_else(sum_local > 0, o_accum_local[i] / sum_local, 0)
+        if num_split > 1:
+            combine(lse_split, partial, Output)
 
     return main
+
+
+def choose_splits(batch: int, heads: int, kv_heads: int, seq_kv: int, processors: int, block_H: int = 64) -> int:
+    """Splits for sequences of about `seq_kv` keys; a block fills a processor."""
+    blocks = batch * heads // min(block_H, heads // kv_heads)
+    return splits_for(blocks, tilelang.cdiv(seq_kv, 64), processors)
 
 
 def make_inputs(
@@ -179,10 +220,12 @@ def main() -> None:
     parser.add_argument("--kv_heads", type=int, default=1)
     parser.add_argument("--dim", type=int, default=512 if on_gpu else 128)
     parser.add_argument("--pe_dim", type=int, default=64)
-    parser.add_argument("--num_split", type=int, default=1 if on_gpu else 2)
+    parser.add_argument("--num_split", type=int, help="by default as many as fill the device")
     args = parser.parse_args()
 
-    size = (args.heads, args.kv_heads, args.seq_kv, args.dim, args.pe_dim, args.num_split)
+    processors = torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 4
+    num_split = args.num_split or choose_splits(args.batch, args.heads, args.kv_heads, args.seq_kv, processors)
+    size = (args.heads, args.kv_heads, args.seq_kv, args.dim, args.pe_dim, num_split)
     inputs = make_inputs([args.seq_kv] * args.batch, *size, device="cuda" if on_gpu else "cpu")
     kernel = mla_decode(args.batch, *size)
     print(f"relative error {check(kernel, inputs):.2e}")

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tilelang.language as T
+
+LOWEST = -(2.0**100)  # finite: all splits of a head may be empty
+MOST_UNROLLED = 64
+FULL = 0.9
 
 
 def make_combine(batch: int, heads: int, num_split: int, dim: int, dtype: str, threads: int = 128) -> Any:
@@ -15,38 +20,49 @@ def make_combine(batch: int, heads: int, num_split: int, dim: int, dtype: str, t
     (batch, heads, num_split, dim) the normalised results. A head without keys gives 0.
     """
 
+    columns = math.gcd(dim, threads)  # of a block
+    each = T.unroll if num_split <= MOST_UNROLLED else T.serial  # unrolled, the loads of all splits are in flight
+
     @T.macro
     def combine(
         lse_split: T.Tensor((batch, heads, num_split), "float32"),
         partial: T.Tensor((batch, heads, num_split, dim), "float32"),
         Output: T.Tensor((batch, heads, dim), dtype),
     ):
-        with T.Kernel(heads, batch, threads=threads) as (by, bz):
-            po_local = T.alloc_fragment([dim], "float32")
-            o_accum_local = T.alloc_fragment([dim], "float32")
-            lse_max_local = T.alloc_local([1], "float32")
-            lse_logsum_local = T.alloc_local([1], "float32")
-            scale_local = T.alloc_local([1], "float32")
+        with T.Kernel(dim // columns, heads, batch, threads=threads) as (bx, by, bz):
+            o_accum_local = T.alloc_fragment([columns], "float32")
+            lse_max_local = T.alloc_var("float32", LOWEST)
+            lse_logsum_local = T.alloc_var("float32", 0.0)
 
             T.clear(o_accum_local)
-            lse_logsum_local[0] = 0
-            lse_max_local[0] = -(2.0**100)  # finite: all splits may be empty
-            for k in T.serial(num_split):
-                lse_max_local[0] = T.max(lse_max_local[0], lse_split[bz, by, k])
-            for k in T.serial(num_split):
-                lse_logsum_local[0] += T.exp2(lse_split[bz, by, k] - lse_max_local[0])
-            for k in T.serial(num_split):
-                for i in T.Parallel(dim):
-                    po_local[i] = partial[bz, by, k, i]
-                scale_local[0] = T.exp2(lse_split[bz, by, k] - lse_max_local[0])
-                for i in T.Parallel(dim):
-                    o_accum_local[i] += po_local[i] * scale_local[0]
-            for i in T.Parallel(dim):
-                Output[bz, by, i] = T.if_then_else(lse_logsum_local[0] > 0, o_accum_local[i] / lse_logsum_local[0], 0)
+            for k in each(num_split):
+                lse_max_local = T.max(lse_max_local, lse_split[bz, by, k])
+            for k in each(num_split):
+                weight = T.exp2(lse_split[bz, by, k] - lse_max_local)
+                lse_logsum_local += weight
+                for i in T.Parallel(columns):
+                    o_accum_local[i] += partial[bz, by, k, bx * columns + i] * weight
+            for i in T.Parallel(columns):
+                Output[bz, by, bx * columns + i] = T.if_then_else(
+                    lse_logsum_local > 0, o_accum_local[i] / lse_logsum_local, 0
+                )
 
     return combine
 
 
-def splits_for(blocks: int, tiles: int, processors: int) -> int:
-    """The fewest splits that give every processor a block, if there are tiles enough."""
-    return max(1, min(tiles, -(-processors // blocks)))
+def splits_for(blocks: int, tiles: int, slots: int) -> int:
+    """How many parts the keys of each of `blocks` blocks are divided into; the device runs `slots` blocks at once.
+
+    The fewest of at most `tiles` with which the last of the rounds that the blocks take is full but for a tenth, or
+    comes closest to that. No split is left without tiles.
+    """
+    best, most = 1, 0.0
+    for wanted in range(1, max(1, min(tiles, slots // blocks)) + 1):
+        splits = -(-tiles // -(-tiles // wanted)) if tiles else 1  # what rounding up leaves
+        rounds = splits * blocks / slots
+        share = rounds / math.ceil(rounds) * (tiles / splits / -(-tiles // splits) if tiles else 1)
+        if share > most:
+            best, most = splits, share
+        if share >= FULL:
+            break
+    return best

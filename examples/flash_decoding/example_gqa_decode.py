@@ -22,6 +22,8 @@ import tilelang.language as T
 from tilelang.testing import assert_relative_error
 
 LOG2E = 1.4426950408889634
+BLOCKS_PER_SM = 2
+BLOCK_N = 64  # keys of a tile: two blocks share an SM, with three tiles of keys and values each
 LOWEST = -(2.0**100)  # where the running maximum starts: finite, so that a row without keys subtracts a number
 
 
@@ -34,15 +36,16 @@ def gqa_decode(
     dim,
     num_split,
     block_H=64,
-    block_N=128,
-    num_stages=2,
+    block_N=BLOCK_N,
+    num_stages=3,
     threads=128,
     dtype="float16",
 ):
     """A kernel (Q, K, V, cache_seqlens, lse_split, partial) -> Output (batch, heads, dim).
 
     Q is (batch, heads, dim), K and V (batch, seq_kv, heads // groups, dim), of which sequence b uses the first
-    cache_seqlens[b]. lse_split (batch, heads, num_split) and partial (batch, heads, num_split, dim) are workspaces.
+    cache_seqlens[b]. lse_split (batch, heads, num_split) and partial (batch, heads, num_split, dim) are workspaces,
+    which a single split leaves alone.
     """
     scale = LOG2E / math.sqrt(dim)
     kv_shape = (batch, seq_kv, heads // groups, dim)
@@ -58,6 +61,7 @@ def gqa_decode(
         cache_seqlens: T.Tensor((batch,), "int32"),
         lse_split: T.Tensor((batch, heads, num_split), accum_dtype),
         partial: T.Tensor((batch, heads, num_split, dim), accum_dtype),
+        Output: T.Tensor((batch, heads, dim), dtype),
     ):
         with T.Kernel(batch, heads // rows, num_split, threads=threads) as (bx, by, bz):
             Q_shared = T.alloc_shared([block_H, dim], dtype)
@@ -102,12 +106,18 @@ def gqa_decode(
                 T.copy(V[bx, start : start + block_N, head, :], V_shared)
                 T.gemm(acc_s_cast, V_shared, acc_o, policy=T.GemmWarpPolicy.FullRow)
 
+            if num_split > 1:
+                for i in T.Parallel(block_H):
+                    if i < rows:
+                        lse_split[bx, by * rows + i, bz] = T.log2(logsum[i]) + scores_max[i] * scale
+            for i in T.Parallel(block_H):  # once a row: no element has to be divided
+                logsum[i] = T.if_then_else(logsum[i] > 0, 1.0 / logsum[i], 0)
             for i, j in T.Parallel(block_H, dim):
                 if i < rows:
-                    partial[bx, by * rows + i, bz, j] = T.if_then_else(logsum[i] > 0, acc_o[i, j] / logsum[i], 0)
-            for i in T.Parallel(block_H):
-                if i < rows:
-                    lse_split[bx, by * rows + i, bz] = T.log2(logsum[i]) + scores_max[i] * scale
+                    if num_split == 1:
+                        Output[bx, by * rows + i, j] = acc_o[i, j] * logsum[i]
+                    else:
+                        partial[bx, by * rows + i, bz, j] = acc_o[i, j] * logsum[i]
 
     @T.prim_func
     def main(
@@ -119,10 +129,17 @@ def gqa_decode(
         partial: T.Tensor((batch, heads, num_split, dim), accum_dtype),
         Output: T.Tensor((batch, heads, dim), dtype),
     ):
-        decode_split(Q, K, V, cache_seqlens, lse_split, partial)
-        combine(lse_split, partial, Output)
+        decode_split(Q, K, V, cache_seqlens, lse_split, partial, Output)
+        if num_split > 1:
+            combine(lse_split, partial, Output)
 
     return main
+
+
+def choose_splits(batch: int, heads: int, groups: int, seq_kv: int, processors: int, block_H: int = 64) -> int:
+    """Splits for sequences of about `seq_kv` keys."""
+    blocks = batch * heads // min(block_H, groups)
+    return splits_for(blocks, tilelang.cdiv(seq_kv, BLOCK_N), BLOCKS_PER_SM * processors)
 
 
 def make_inputs(
@@ -164,7 +181,7 @@ def main() -> None:
 
     batch, seq_kv, device = len(args.lens), max(args.lens), "cuda" if on_gpu else "cpu"
     processors = torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else 4
-    num_split = splits_for(batch * args.heads // args.groups, tilelang.cdiv(seq_kv, 128), processors)
+    num_split = choose_splits(batch, args.heads, args.groups, seq_kv, processors)
     inputs = make_inputs(args.lens, args.heads, args.groups, seq_kv, args.dim, num_split, device)
     kernel = gqa_decode(batch, args.heads, args.groups, seq_kv, args.dim, num_split)
     print(f"{num_split} splits, relative error {check(kernel, inputs):.2e}")

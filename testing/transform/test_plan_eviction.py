@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from outline import SM90
-from tile_programs import flash_attention_program, gemm_program
+from tile_programs import Builder, flash_attention_program, gemm_program, region
 
 from tilelang.ir.stmts import launches, walk_list
 from tilelang.ir.tile_ops import TileOp
@@ -45,3 +45,25 @@ def test_weights_that_few_blocks_read_in_step_go_first() -> None:
 
 def test_weights_that_blocks_read_one_wave_after_another_stay() -> None:
     assert set(policies(gemm_program(bm=256, bn=64), arch=replace(SM90, num_sms=4)).values()) == {""}
+
+
+def stream(steps: int) -> Any:
+    """Blocks that each add up products of rows of their own."""
+    rows = steps * 64
+    params = {"A": ((8 * rows, 64), "float16"), "B": ((64, 64), "float16"), "C": ((512, 64), "float32")}
+    with Builder(128, (8,), params) as b:
+        A, B, C = b.args
+        (x,) = b.blocks
+        As, Bs, acc = b.shared("As", (64, 64)), b.shared("Bs", (64, 64)), b.fragment("acc", (64, 64))
+        b.copy(region(B), Bs)
+        b.fill(acc)
+        with b.serial(steps, 2) as k:
+            b.copy(region(A, (x * rows + k * 64, 64), (0, 64)), As)
+            b.gemm(As, Bs, acc)
+        b.copy(acc, region(C, (x * 64, 64), (0, 64)))
+    return b.func
+
+
+def test_a_tensor_that_is_read_once_goes_first_if_l2_could_hold_it() -> None:
+    assert policies(stream(16))["A"] == "evict_first"
+    assert policies(stream(16), arch=replace(SM90, l2_bytes=1 << 18))["A"] == ""

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import tvm_ffi
-from tvm import ir, tirx
+from tvm import ir, sym, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
@@ -18,9 +17,13 @@ from tilelang.ir.tile_ops import TileOp
 __all__ = ["bind_values", "depends_on", "loaded_bytes", "pipelined_loops"]
 
 
-def bind_values(stmts: Iterable[Any]) -> dict[Any, Any]:
-    """Every Bind of the statements: Var -> value."""
-    return {s.var: s.value for s in walk_list(stmts) if isinstance(s, tirx.Bind)}
+def bind_values(kernel: Kernel) -> dict[Any, Any]:
+    """Every Bind of a launch: Var -> value, simplified by what is known of block indices (which head of keys a block
+    reads is no question where there is one)."""
+    analyzer = sym.Analyzer()
+    for iv, extent in kernel.axes:
+        analyzer.bind(iv.var, ir.Range.from_min_extent(tirx.const(0, "int32"), extent))
+    return {s.var: analyzer.simplify(s.value) for s in walk_list(kernel.body) if isinstance(s, tirx.Bind)}
 
 
 def depends_on(expr: Any, var: Any, values: dict[Any, Any]) -> bool:
@@ -44,7 +47,7 @@ def loaded_bytes(loop: Any, kernel: Kernel, x: Any, y: Any) -> tuple[int, int]:
     """Bytes that an iteration loads to shared memory from places that depend on block index `x` alone, and on `y`
     alone. An entry of a table counts as the same for neighbours: tiles that share an expert or a page follow each
     other."""
-    values = {var: value for var, value in bind_values(kernel.body).items() if not isinstance(value, ir.TensorLoad)}
+    values = {var: value for var, value in bind_values(kernel).items() if not isinstance(value, ir.TensorLoad)}
     found = [0, 0]
     for stmt in walk_list([loop]):
         op = TileOp.from_stmt(stmt)

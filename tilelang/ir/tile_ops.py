@@ -78,6 +78,7 @@ _ROWS = (
             "warps_n": 0,
             "sync": True,  # fact of schedule_gemms: False = issued only, a wait_gemm retires it
             "explicit": False,  # T.wgmma_gemm: on wgmma or not at all, and the program waits for it
+            "rewritten": False,  # fact of schedule_gemms: other code has written the accumulator since its last gemm
         },
         "op(c) = (clear ? 0 : op(c)) + op(a) @ op(b); a (M, K), b (K, N), c (M, N); `clear` is a bool expression. "
         "Accumulates in c's dtype.",

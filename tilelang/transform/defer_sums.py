@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up the parts of a row sum that lanes hold once after the loop, not in every iteration.
+"""Adds up the parts of a row sum that threads hold once after the loop, not in every iteration.
 
 Before:  l = 0; for k: r = reduce_sum(S_k); l[i] = l[i] * a[i] + r[i]
          o = o / l
@@ -8,11 +8,11 @@ After:   l = 0; for k: r = reduce_sum(S_k, partial); l[i] = l[i] * a[i] + r[i]
 
 Requires: level 2.
 Ensures:  the same sums, in another order: a fragment whose every write is a row sum, zero, or linear in such fragments
-          may hold one summand in each of the lanes that hold an element, since what it is scaled by is equal in these
-          lanes.
+          may hold one summand in each of the threads that hold an element, since what it is scaled by is equal in
+          these threads.
 Does not: defer a sum that is read for anything else in the loop.
 
-Legal for a set M of fragments iff all of them and their nests have the layout of a reduction's result, with the lanes
+Legal for a set M of fragments iff all of them and their nests have the layout of a reduction's result, with the threads
 that reduce as replicas; every write is a sum (clear), 0, or a nest `x[i] = f(members[i])` with f homogeneous and
 linear; and in the innermost list around all of it every other read stands behind every write. In a loop body the list
 begins by writing 0.
@@ -29,8 +29,9 @@ from tvm import ir, tirx
 from tilelang.analysis.effects import touches
 from tilelang.analysis.work import nest_extent
 from tilelang.ir.attrs import FRAGMENT, LAYOUT
-from tilelang.ir.stmts import Kernel, bodies, dtype_of, map_kernels, rebuild, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, map_kernels, rebuild, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
+from tilelang.ir.walk import vars_in
 from tilelang.layout import DigitLayout
 from tilelang.layout import loads as load_layout
 
@@ -50,7 +51,7 @@ def _kernel(kernel: Kernel) -> Kernel:
     for stmt in list(walk_list(body)):
         op = _row_sum(stmt, layouts)
         if op is not None and op["dst"].source not in seen:
-            members = _Members(op["dst"].source, layouts, body)
+            members = _Members(op["dst"].source, layouts, body, kernel.axis("threadIdx.x"))
             seen |= members.buffers
             body = members.deferred()
     return kernel.with_body(body)
@@ -61,7 +62,7 @@ def _has_layout(stmt: Any) -> bool:
 
 
 def _row_sum(stmt: Any, layouts: dict[Any, str]) -> TileOp | None:
-    """A sum over rows that lanes of a warp share, all of which keep the result."""
+    """A sum over rows that threads share, all of which keep the result: lanes of a warp, whole warps, or both."""
     op = TileOp.from_stmt(stmt)
     if op is None or op.name != "reduce" or op.attrs["kind"] != "sum" or not op.attrs["clear"]:
         return None
@@ -74,15 +75,17 @@ def _row_sum(stmt: Any, layouts: dict[Any, str]) -> TileOp | None:
     layout = layout.separate()
     dim = int(op.attrs["dim"]) % len(layout.shape)
     shared = [d for d in layout.digits[dim] if d.axis == "thread" and d.extent > 1]
-    lanes = all(WARP % (d.extent * d.stride) == 0 for d in shared) and not dict(layout.offset).get("thread", 0) % WARP
-    return op if shared and lanes and layout.drop(dim).dumps() == layouts[dst] else None
+    whole = all(WARP % (d.extent * d.stride) == 0 or d.stride % WARP == 0 for d in shared)
+    whole = whole and not dict(layout.offset).get("thread", 0) % WARP
+    copies = any(d.axis == "thread" and d.extent > 1 for d in layout.replicas)  # would be counted as summands
+    return op if shared and whole and not copies and layout.drop(dim).dumps() == layouts[dst] else None
 
 
 class _Members:
     """Fragments that may hold partial sums, from one of them."""
 
-    def __init__(self, first: Any, layouts: dict[Any, str], body: list[Any]) -> None:
-        self.layouts, self.body, self.layout = layouts, body, layouts[first]
+    def __init__(self, first: Any, layouts: dict[Any, str], body: list[Any], thread: Any) -> None:
+        self.layouts, self.body, self.layout, self.thread = layouts, body, layouts[first], thread
         self.buffers: set[Any] = {first}
         size = 0
         while size != len(self.buffers):
@@ -168,8 +171,22 @@ class _Members:
             return None
         read = {t.buffer for s in uses for t in touches(s) if t.buffer in self.buffers and not t.write}
         combines = [make_tile_op("combine", {"dst": region_of(b)}) for b in sorted(read, key=lambda b: b.name)]
+        for condition in reversed(self.group(stmts[:first])):  # the threads that hold the sums, and no others
+            combines = [tirx.IfThenElse(condition, as_stmt(combines), None)]
         changed = rebuild(stmts[:first], lambda s: _partial(s) if self.is_sum(s) else s)
         return [*changed, *combines, *stmts[first:]]
+
+    def group(self, stmts: list[Any]) -> list[Any]:
+        """Conditions on the thread index around the sums, outermost first."""
+        outer = next((s for s in stmts if any(self.is_sum(x) for x in walk_list([s]))), None)
+        if outer is None:
+            return []
+        inside = [b for b in bodies(outer) if any(self.is_sum(x) for x in walk_list(b))]
+        found = [c for b in inside[:1] for c in self.group(b)]
+        if isinstance(outer, tirx.IfThenElse) and self.thread in vars_in(outer.condition):
+            then = any(self.is_sum(x) for x in walk_list(bodies(outer)[0]))
+            found.insert(0, outer.condition if then else tirx.Not(outer.condition))
+        return found
 
     def writes_are_known(self, touched: list[Any]) -> bool:
         written = [s for s in _leaves(touched) if self.writes(s)]

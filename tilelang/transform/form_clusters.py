@@ -56,7 +56,7 @@ def pair_blocks(kernel: Kernel, tags: Sequence[str] = ("blockIdx.x", "blockIdx.y
     shares a load."""
     if kernel.fact(CLUSTER_DIMS) is not None:  # the program's own clusters
         return None
-    values = bind_values(kernel.body)
+    values = bind_values(kernel)
     layouts = {
         s.buffer: load_layout(str(s.annotations[LAYOUT]))
         for s in walk_list(kernel.body)

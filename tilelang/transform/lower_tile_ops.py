@@ -52,7 +52,7 @@ from tilelang.ir.stmts import (
     with_bodies,
 )
 from tilelang.ir.tile_ops import TileOp, make_tile_op
-from tilelang.ir.walk import with_span
+from tilelang.ir.walk import vars_in, with_span
 from tilelang.layout import loads as load_layout
 from tilelang.layout import row_major
 from tilelang.support.errors import InternalError
@@ -78,6 +78,7 @@ from tilelang.transform.lower.matrix_store import lower_matrix_store
 from tilelang.transform.lower.parallel import lower_parallel
 from tilelang.transform.lower.reduce import lower_any_row, lower_combine, lower_reduce
 from tilelang.transform.lower.scalar import lower_expression, lower_scalar
+from tilelang.transform.lower.share_registers import shared_registers
 from tilelang.transform.lower.spans import placed
 from tilelang.transform.lower.store_tile import lower_store_tile
 from tilelang.transform.lower.turns import lower_turn
@@ -87,6 +88,7 @@ from tilelang.transform.plan_arena import arena_bytes, buffer_bytes
 __all__ = ["lower_tile_ops"]
 
 ARENA_ALIGN = 1024
+WARP = 32
 
 
 def lower_tile_ops(func: Any, arch: Arch, options: CompileOptions | None = None) -> Any:
@@ -126,6 +128,9 @@ class _Lowerer:
         self.allocs = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer)]
         for alloc in self.allocs:
             self.place_buffer(alloc)
+        self.tenants = shared_registers(kernel)
+        for buffer, home in self.tenants.items():
+            self.place.registers[buffer] = self.place.registers[home]
         for view in [s for s in walk_list(kernel.body) if isinstance(s, tirx.DeclBuffer)]:
             self.place_view(view)
 
@@ -167,6 +172,7 @@ class _Lowerer:
     # -- the whole ---------------------------------------------------------------------------------
     def run(self) -> list[Any]:
         self.scratch: list[Any] = []
+        self.free_scratch: dict[Any, Any] = {}
         self.groups = ThreadGroups(self.kernel)
         self.barriers = GroupBarriers(self.kernel)
         self.group: Group | None = self.groups.whole
@@ -192,6 +198,7 @@ class _Lowerer:
             sync=sync,
             allocs=self.scratch,
             exact=not self.options.fast_math,
+            free=self.free_scratch,
             first=low,
         )
         flat = self.kernel.threads == const_int(self.kernel.extent("threadIdx.x"))
@@ -296,7 +303,24 @@ class _Lowerer:
             return placed(as_list(lower_scalar(stmt, ctx)), stmt.span)
         if isinstance(stmt, tirx.For):
             return [self.lower_loop(stmt, ctx)]
-        return [with_bodies(_lower_head(stmt, ctx), self.lower_bodies(stmt, ctx))]
+        arms = self.lower_bodies(stmt, ctx)
+        if isinstance(stmt, tirx.IfThenElse):
+            return [*(branch := self.by_warps(stmt))[:-1], with_bodies(_lower_head(branch[-1], ctx), arms)]
+        return [with_bodies(_lower_head(stmt, ctx), arms)]
+
+    def by_warps(self, stmt: Any) -> list[Any]:
+        """A branch that whole warps take together, behind the definition of its warp as a uniform value: code in it may
+        use uniform registers then (descriptors of wgmma else move there one by one)."""
+        thread, whole = self.kernel.axis("threadIdx.x"), self.group
+        if whole is None or not whole.whole_warps or self.kernel.axis("threadIdx.y") is not None:
+            return [stmt]
+        groups = self.groups.inside(stmt, whole)
+        if thread not in vars_in(stmt.condition) or any(g is None or not g.whole_warps for g in groups):
+            return [stmt]
+        warp = tirx.Var("warp", "int32")
+        first = tirx.Bind(warp, device_op("uniform", tirx.truncdiv(thread, tirx.const(WARP, "int32"))))
+        condition = substitute(stmt.condition, {thread: warp * WARP})
+        return [first, tirx.IfThenElse(condition, stmt.then_case, stmt.else_case, span=stmt.span)]
 
     def lower_loop(self, loop: Any, ctx: LowerContext) -> Any:
         """A loop around tile code; it stays rolled unless the program unrolls it."""
@@ -336,6 +360,8 @@ class _Lowerer:
 
     def lower_alloc(self, stmt: Any) -> list[Any]:
         buffer = stmt.buffer
+        if buffer in self.tenants:
+            return []
         if buffer in self.place.registers:
             return [tirx.AllocBuffer(self.place.registers[buffer], span=stmt.span)]
         if buffer in self.place.shared or buffer.ty.storage_scope == BARRIER_SCOPE:

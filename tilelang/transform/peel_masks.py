@@ -16,6 +16,7 @@ Does not: skip blocks that are masked completely.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -140,9 +141,7 @@ class _Peeler:
     def masks(self, loop: Any) -> list[_Mask]:
         """Conditions inside the parallel nests of the loop body that are true from or up to some iteration."""
         found: list[_Mask] = []
-        for nest in bodies(loop)[0]:
-            if not _is_nest(nest):
-                continue
+        for nest in filter(_is_nest, _unlooped(bodies(loop)[0])):
             for comparison in _comparisons(nest):
                 mask = self.classify(comparison, loop, _tile(nest))
                 if mask is not None:
@@ -188,7 +187,16 @@ def _is_candidate(stmt: Any) -> bool:
     """A pipelined loop with unit steps that runs a gemm on wgmma."""
     if not isinstance(stmt, tirx.For) or NUM_STAGES not in stmt.annotations or stmt.step is not None:
         return False
-    return any(is_async_gemm(s) for s in bodies(stmt)[0])
+    return any(is_async_gemm(s) for s in _unlooped(bodies(stmt)[0]))
+
+
+def _unlooped(stmts: list[Any]) -> Iterator[Any]:
+    """The statements of a list, also those that only some of the threads run, but not those of loops in it."""
+    for stmt in stmts:
+        yield stmt
+        if isinstance(stmt, tirx.IfThenElse):
+            for body in bodies(stmt):
+                yield from _unlooped(body)
 
 
 def _is_nest(stmt: Any) -> bool:
@@ -202,7 +210,9 @@ def _tile(nest: Any) -> dict[Any, int | None]:
 
 
 def _inline_conditions(stmt: Any) -> Any:
-    """Boolean definitions inside a parallel nest written out where they are used."""
+    """Boolean definitions inside parallel nests written out where they are used."""
+    if isinstance(stmt, tirx.IfThenElse):
+        return with_bodies(stmt, [[_inline_conditions(s) for s in body] for body in bodies(stmt)])
     if not _is_nest(stmt):
         return stmt
     values: dict[Any, Any] = {}

@@ -58,7 +58,7 @@ def _plan(kernel: Kernel, arch: Arch, notes: list[str]) -> Kernel:
         blocks = math.prod(c for c in counts if c is not None)
         if blocks <= arch.num_sms or blocks > MANY * arch.num_sms:
             return kernel
-    loops, values = pipelined_loops(kernel), bind_values(kernel.body)
+    loops, values = pipelined_loops(kernel), bind_values(kernel)
     slopes = {d: [direction(loop.extent, kernel.axis(f"blockIdx.{d}"), values) for loop in loops] for d in axes}
     varying = [d for d in axes if any(s != 0 for s in slopes[d])]
     if len(varying) != 1:

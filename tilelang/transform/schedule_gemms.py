@@ -21,12 +21,12 @@ from typing import Any
 
 from tvm import tirx
 
-from tilelang.analysis.effects import is_async_gemm
+from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
 from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.views import viewed
 from tilelang.analysis.work import last_heavy
-from tilelang.ir.attrs import ROLE
+from tilelang.ir.attrs import FRAGMENT, ROLE
 from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies, with_unique_names
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.transform.carry_gemms import carry_gemms
@@ -58,6 +58,7 @@ def _schedule_kernel(kernel: Kernel, carry: bool, early: bool) -> Kernel:
 def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
     out: list[Any] = []
     flying: list[Flight] = []
+    written: set[Any] = set()  # by other statements than gemms, since a gemm has added to it
     heavy = last_heavy(stmts) if early else -1
     releases: list[Any] = []  # release ops that wait for a group
 
@@ -96,10 +97,15 @@ def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
             last = max((i for i, g in enumerate(flying) if not g.op.attrs["explicit"]), default=last)
         retire(last + 1)
         if op is not None and is_async_gemm(stmt):
-            stmt = make_tile_op("gemm", op.operands, {**op.attrs, "sync": False}, op.span)
+            total = op["c"].source
+            issued = {**op.attrs, "sync": False, "rewritten": total in written}
+            stmt = make_tile_op("gemm", op.operands, issued, op.span)
+            written.discard(total)
             flying.append(Flight(op))
         elif releases and moves_slot(stmt, releases):
             retire(len(flying))
+        else:
+            written |= {t.buffer for t in touches(stmt) if t.write and t.buffer.ty.storage_scope == FRAGMENT}
         if op is not None and op.name == "acquire" and flying:
             out.insert(_issue_start(out), stmt)  # a wait between gemms in flight makes ptxas split them (C7519)
         else:

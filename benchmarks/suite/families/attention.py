@@ -301,7 +301,7 @@ def _decode_case(machine: Machine, batch: int, keys: int) -> Case:
         def ours() -> Any:
             module = example("flash_decoding", "example_gqa_decode")
             processors = torch.cuda.get_device_properties(0).multi_processor_count if q.is_cuda else 4
-            splits = example("flash_decoding", "combine_splits").splits_for(batch * kv_heads, keys // 128, processors)
+            splits = module.choose_splits(batch, heads, groups, keys, processors)
             workspaces = [q.new_empty(batch, heads, splits, *tail, dtype=torch.float32) for tail in ((), (dim,))]
             kernel = module.gqa_decode(batch, heads, groups, keys, dim, splits)
             return lambda: kernel(q, k, v, lengths, *workspaces)

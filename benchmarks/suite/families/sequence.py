@@ -19,14 +19,16 @@ LIMIT, EAGER_LIMIT = 8e-3, 3e-2
 
 def latent(machine: Machine) -> list[Case]:
     """MLA decoding, 128 heads over one latent of 512 and 64: a step for each of a batch's sequences."""
-    sizes = machine.pick([(128, 1024, 1), (128, 8192, 1), (1, 8192, 64), (16, 8192, 8)], [(2, 256, 2)])
+    sizes = machine.pick([(128, 1024), (128, 8192), (1, 8192), (16, 8192)], [(2, 256)])
     heads, dim, pe_dim = (16, 128, 64) if machine.small else (128, 512, 64)
-    return [_latent_case(machine, batch, keys, splits, heads, dim, pe_dim) for batch, keys, splits in sizes]
+    return [_latent_case(machine, batch, keys, heads, dim, pe_dim) for batch, keys in sizes]
 
 
-def _latent_case(machine: Machine, batch: int, keys: int, splits: int, heads: int, dim: int, pe_dim: int) -> Case:
+def _latent_case(machine: Machine, batch: int, keys: int, heads: int, dim: int, pe_dim: int) -> Case:
     def setup() -> Setup:
         module = example("deepseek_mla", "example_mla_decode")
+        processors = 4 if machine.small else torch.cuda.get_device_properties(0).multi_processor_count
+        splits = module.choose_splits(batch, heads, 1, keys, processors)
         size = (heads, 1, keys, dim, pe_dim, splits)
         inputs = module.make_inputs([keys] * batch, *size, device=machine.device)
         q, q_pe, kv, k_pe = inputs[:4]

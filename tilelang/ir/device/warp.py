@@ -147,7 +147,8 @@ ROWS = (
         "keep",
         _keep,
         (Static("dtype", str, "int32", ("int32", "uint32", "float32", "int64", "uint64")),),
-        doc="x, computed exactly once and here. Not for uniform values: it takes them out of uniform registers",
+        doc="x, computed exactly once and here. Not for uniform values of 32 bits: it takes them out of uniform "
+        "registers",
     ),
     DeviceOpRow(
         "shfl_xor", _shuffle("__shfl_xor_sync", "mask"), _SHUFFLE_STATICS, _WARP, doc="x of lane (lane ^ mask)"

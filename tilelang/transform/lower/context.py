@@ -88,6 +88,7 @@ class LowerContext:
     shared: dict[Any, Any]  # logical shared buffer -> flat shared buffer of versions * size elements
     sync: Callable[[], Stmt] = lambda: tirx.Evaluate(0)  # a statement that synchronises exactly these threads
     allocs: list[Stmt] = field(default_factory=list)  # AllocBuffer statements of scratch buffers
+    free: dict[Any, Any] = field(default_factory=dict)  # scratch buffers by who uses them, and their shape and type
     analyzer: Any = field(default_factory=sym.Analyzer)  # the driver binds block, thread and loop variables in scope
     extents: dict[Any, int] = field(default_factory=dict)  # surrounding loop variables with range [0, extent)
     settling: Any = None  # value that the last turn_pass waited for
@@ -102,11 +103,16 @@ class LowerContext:
         return self.sync()
 
     def scratch(self, name: str, shape: Sequence[int], dtype: str) -> Any:
-        """A new flat shared buffer, live for the statement being lowered."""
+        """A flat shared buffer for the statement being lowered, which ends with a barrier of these threads: their next
+        statement may get the same one."""
+        key = (self.first, self.threads, tuple(shape), dtype)
+        if key in self.free:
+            return self.free[key]
         buffer = tirx.decl_buffer(
             tuple(shape), dtype, f"{name}_{len(self.allocs)}", scope=attrs.SHARED_DYN, layout=None
         )
         self.allocs.append(tirx.AllocBuffer(buffer))
+        self.free[key] = buffer
         return buffer
 
     def layout(self, buffer: Any) -> Any:

@@ -30,6 +30,7 @@ __all__ = ["lower_gemm_wgmma", "lower_wait_gemm"]
 
 WARPGROUP = 128
 INSTRUCTION_M = 64
+MOST_HOISTED = 8  # descriptors of k steps that a compiler may compute in front of a loop and hold in registers
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ def lower_gemm_wgmma(op: TileOp, ctx: LowerContext) -> list[Any]:
         "tnsp_b": not right.k_major,
     }
     clear, step = const_int(op["clear"]), wgmma_k(dtypes[0])
+    if k // step > MOST_HOISTED:
+        desc_a, desc_b = (_here(out, x) for x in (desc_a, desc_b))
+    if op.attrs["rewritten"] and clear != 1:  # else a compiler moves those writes down between the instructions (C7519)
+        held = ctx.registers[c]
+        out.append(device_op("reg_fence", held.data, regs=registers(held)))
     out.append(device_op("wgmma_fence"))
     for ks in range(k // step):
         mode = "acc" if ks or clear == 0 else "pred" if clear is None else "init"
@@ -141,6 +147,15 @@ def _shared(op: TileOp, name: str, k_major: bool, ctx: LowerContext) -> _Shared:
             fix="copy the region to a buffer of its own",
         )
     return _Shared(tile, k_major, row, col)
+
+
+def _here(out: list[Any], desc: Any) -> Any:
+    """The descriptor as a value that is known here and not in front of the loop: its sums take no registers there."""
+    if desc is None:
+        return None
+    var = tirx.Var(f"{desc.name}_here", "uint64")
+    out.append(tirx.Bind(var, device_op("keep", desc, dtype="uint64")))
+    return var
 
 
 def _descriptor(

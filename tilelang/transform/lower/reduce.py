@@ -103,18 +103,71 @@ def lower_reduce(op: TileOp, ctx: LowerContext) -> Stmt:
 
 
 def lower_combine(op: TileOp, ctx: LowerContext) -> Stmt:
-    """Sums what the lanes that hold an element have of it."""
+    """Sums what the threads that hold an element have of it: lanes by shuffles, then warps through shared scratch."""
     registers, layout = ctx.register_file(op["dst"].source), ctx.layout(op["dst"].source)
-    masks = [d.stride << k for d in layout.replicas if d.axis == "thread" for k in range(d.extent.bit_length() - 1)]
+    held = [d for d in layout.replicas if d.axis == "thread" and d.extent > 1]
+    masks = sorted(d.stride << k for d in held if d.stride < WARP for k in range(d.extent.bit_length() - 1))
+    parts = [(d.extent, d.stride) for d in held if d.stride >= WARP]
     count = const_int(registers.ty.shape[0]) or 1
     dtype = dtype_of(registers)
 
-    def add(mask: int) -> Stmt:
+    def each(body: Callable[[Expr], Stmt]) -> Stmt:
         q = tirx.Var("q", "int32")
-        value = registers[q] + device_op("shfl_xor", registers[q], mask, dtype=dtype)
-        return unrolled(q, count, tirx.BufferStore(registers, value, [q], span=op.span))
+        return unrolled(q, count, body(q))
 
-    return as_stmt([add(mask) for mask in sorted(masks)])
+    def fold(q: Expr, value: Expr) -> Stmt:
+        return tirx.BufferStore(registers, registers[q] + value, [q], span=op.span)
+
+    out = [each(lambda q, m=m: fold(q, device_op("shfl_xor", registers[q], m, dtype=dtype))) for m in masks]
+    if parts:
+        lane = ctx.thread - dict(layout.offset).get("thread", 0)
+        once = [lane // m % 2 == 0 for m in masks]
+        valid = slots_of(layout, ctx.threads).valid
+        out += _meet(ctx, op["dst"].source.name, layout, registers, valid, parts, once, each, fold)
+    return as_stmt(out)
+
+
+def _meet(
+    ctx: LowerContext,
+    name: str,
+    rows: Any,
+    registers: Any,
+    valid_slots: Any,
+    parts: list[tuple[int, int]],
+    once: list[Expr],
+    each: Callable[[Callable[[Expr], Stmt]], Stmt],
+    fold: Callable[[Expr, Expr], Stmt],
+) -> list[Stmt]:
+    """What threads of different `parts` (extent, stride) hold of the rows meets in scratch[part][row]; everybody folds
+    it in the same order. `once`: which of the threads of a part writes. The scratch is free again at the end."""
+    total = math.prod(rows.shape)
+    count = math.prod(e for e, _ in parts)
+    scratch = ctx.scratch(f"{name}_rows", (count * total,), dtype_of(registers))
+    lane = ctx.thread - dict(rows.offset).get("thread", 0)
+    part: Expr = const(0)
+    for extent, stride in parts:
+        part = part * extent + lane // stride % extent
+
+    def row(q: Expr) -> tuple[Expr, list[Expr]]:
+        index, valid = rows.locate(thread=ctx.thread, reg=q)
+        flat: Expr = const(0)
+        for x, n in zip(index, rows.shape, strict=True):
+            flat = flat * n + x
+        everywhere = bool(np.all(valid_slots)) or isinstance(valid, bool)
+        return flat, [] if everywhere else [valid]
+
+    def write(q: Expr) -> Stmt:
+        flat, valid = row(q)
+        return guarded(valid + once, tirx.BufferStore(scratch, registers[q], [part * total + flat]))
+
+    def read(q: Expr) -> Stmt:
+        flat, valid = row(q)
+        p = tirx.Var("p", "int32")
+        first = tirx.BufferStore(registers, scratch[flat], [q])
+        rest = fold(q, scratch[(p + 1) * total + flat])
+        return guarded(valid, as_stmt([first, unrolled(p, count - 1, rest)]))
+
+    return [each(write), ctx.barrier(), each(read), ctx.barrier()]
 
 
 def lower_any_row(op: TileOp, ctx: LowerContext) -> Stmt:
@@ -289,39 +342,15 @@ class _Reduction:
             raise LoweringError(f"lanes of {self.src.name} do not pair up for a shuffle: {self.layout}", self.op.span)
 
     def _through_shared(self, masks: list[int], parts: list[tuple[int, int]]) -> list[Stmt]:
-        """Partial results of different warps meet in scratch[part][row]; everybody folds them in the same order."""
-        total = math.prod(self.rows.shape)
-        count = math.prod(e for e, _ in parts)
-        scratch = self.ctx.scratch(f"{self.src.name}_rows", (count * total,), self.dtype)
+        """Partial results of different warps meet."""
         lane = self.ctx.thread - dict(self.layout.offset).get("thread", 0)
-        part: Expr = const(0)
-        for extent, stride in parts:
-            part = part * extent + lane // stride % extent
         once = [lane // m % 2 == 0 for m in masks]
         for d in self.layout.replicas:
             if d.axis == "thread" and d.extent > 1:
                 once.append(lane // d.stride % d.extent == 0)
-
-        def row(q: Expr) -> tuple[Expr, list[Expr]]:
-            index, valid = self.rows.locate(thread=self.ctx.thread, reg=q)
-            flat: Expr = const(0)
-            for x, n in zip(index, self.rows.shape, strict=True):
-                flat = flat * n + x
-            everywhere = bool(np.all(self.row_slots.valid)) or isinstance(valid, bool)
-            return flat, [] if everywhere else [valid]
-
-        def write(q: Expr) -> Stmt:
-            flat, valid = row(q)
-            return guarded(valid + once, tirx.BufferStore(scratch, self.acc[q], [part * total + flat]))
-
-        def read(q: Expr) -> Stmt:
-            flat, valid = row(q)
-            p = tirx.Var("p", "int32")
-            first = tirx.BufferStore(self.acc, scratch[flat], [q])
-            rest = self._fold(q, scratch[(p + 1) * total + flat])
-            return guarded(valid, as_stmt([first, unrolled(p, count - 1, rest)]))
-
-        return [self._each(write), self.ctx.barrier(), self._each(read), self.ctx.barrier()]
+        return _meet(
+            self.ctx, self.src.name, self.rows, self.acc, self.row_slots.valid, parts, once, self._each, self._fold
+        )
 
     # -- result
     def _store(self) -> Stmt:
