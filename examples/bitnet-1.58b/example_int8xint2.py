@@ -62,7 +62,7 @@ def quantize_rows(K, block_M=4, threads=128, dtype="float16"):
 
 
 @tilelang.jit(out_idx=[4])
-def matmul_int8xint2(N, K, block_M=64, block_N=128, block_K=128, num_stages=3, threads=128, out_dtype="float16"):
+def matmul_int8xint2(N, K, block_M=64, block_N=128, block_K=128, num_stages=3, threads=256, out_dtype="float16"):
     """A kernel (A (M, K) int8, packed (N, K / 4), scale_a (M,), scale_w (1,)) -> A @ W^T * scales (M, N)."""
     M = T.dynamic("M")
 

@@ -21,7 +21,7 @@ from example_int8xint2 import (  # noqa: E402
     unpack,
 )
 
-SMALL = {"block_M": 64, "block_N": 32, "block_K": 64, "num_stages": 2}
+SMALL = {"block_M": 64, "block_N": 32, "block_K": 64, "num_stages": 2, "threads": 128}
 
 
 def test_packing() -> None:

@@ -26,7 +26,7 @@ def unpack(packed, j):
 
 
 @tilelang.jit(out_idx=[4])
-def matmul_w4a8(M, N, K, block_M=128, block_N=128, block_K=128, num_stages=3, threads=128):
+def matmul_w4a8(M, N, K, block_M=128, block_N=128, block_K=128, num_stages=3, threads=256):
     """A kernel (A (M, K) int8, packed (N, K / 2) int8, scale_a (M,), scale_w (N,)) -> C (M, N) float16."""
 
     @T.prim_func

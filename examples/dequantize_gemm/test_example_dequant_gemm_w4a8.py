@@ -12,7 +12,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from example_dequant_gemm_w4a8 import check, gemv_w4a8, make_inputs, matmul_w4a8  # noqa: E402
 
-SMALL = {"block_M": 64, "block_N": 64, "block_K": 64, "num_stages": 2}
+SMALL = {"block_M": 64, "block_N": 64, "block_K": 64, "num_stages": 2, "threads": 128}
 
 
 @pytest.mark.parametrize("target", ["cpu", "sim"])
