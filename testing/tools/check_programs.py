@@ -26,7 +26,7 @@ def exchange(wait=True, fence=True, parity=0, last=64):
             else:
                 if wait:
                     T.barrier_wait(ready, parity)  # fault: deadlock
-                T.tma_copy(S, O)  # fault: race, fence
+                T.tma_copy(S, O)  # fault: race
                 T.tma_store_arrive()
                 T.tma_store_wait(0)
 
