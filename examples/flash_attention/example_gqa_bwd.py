@@ -7,8 +7,9 @@ from Q and K: P = exp(S - lse). With delta = sum(O * dO) of each row, and dP = d
     dV = P^T dO        dS = P * (dP - delta)        dQ = dS K * scale        dK = dS^T Q * scale
 
 A block of the second kernel owns a tile of keys and walks over the queries of all heads that share them: dK and dV
-need no atomics. For dQ there are two ways: the same walk adds its products to a float32 tensor atomically, in any
-order; or a third kernel owns a tile of queries and walks over the keys (`deterministic`: the same bits every time).
+need no atomics. For dQ there are two ways: the same walk adds its products to float32 tiles, in any order, of which a
+third kernel makes dQ; or that kernel owns a tile of queries and walks over the keys (`deterministic`: the same bits
+every time).
 
 `python example_gqa_bwd.py` checks the gradients and, on a GPU, times them.
 """
@@ -19,15 +20,25 @@ import argparse
 import math
 
 import torch
-from attention_layout import as_bshd, element, rows, tensor_shape
+from attention_layout import as_bshd, rows, tensor_shape
 from attention_reference import DTYPES, forward_flops, make_inputs, reference
 from example_gqa_fwd_bshd import gqa_fwd
 
 import tilelang
 import tilelang.language as T
+from tilelang.layout import make_linear_layout
 from tilelang.testing import assert_relative_error
 
 LOG2E = 1.4426950408889634
+
+# Tiles of the kernel for dK and dV by (head dimension, causal). Two warpgroups hold 64 keys each: a thread has a
+# register for each column of dK and dV, and one for each query of the tile. 128 of both do not fit.
+TILES = {
+    (64, False): {"block_M": 128, "block_N": 128, "num_stages": 2, "threads": 256},
+    (64, True): {"block_M": 128, "block_N": 128, "num_stages": 3, "threads": 256},
+    (128, False): {"block_M": 128, "block_N": 64, "num_stages": 2, "threads": 256},
+    (128, True): {"block_M": 128, "block_N": 64, "num_stages": 2, "threads": 256},
+}
 
 
 @tilelang.jit(out_idx=[2])
@@ -74,9 +85,15 @@ def gqa_bwd_dkv(
     dtype="float16",
     layout="bshd",
 ):
-    """A kernel (Q, K, V, dO, lse, delta, dQ, dK, dV) that writes dK and dV, and adds to dQ (float32) if `with_dq`.
+    """A kernel (Q, K, V, dO, lse, delta, dQ, dK, dV) that writes dK and dV, and adds to the tiles dQ if `with_dq`.
 
-    A block owns block_M keys of one head of keys and visits tiles of block_N queries.
+    A block owns block_M keys of one head of keys and visits tiles of block_N queries. `lse` is in powers of two; dQ has
+    the shape and order of `tiles_of_dq`, without the factor 1 / sqrt(dim).
+
+    Weights and gradients are transposed, keys by queries: P^T and dS^T come out of their products in the registers that
+    the products for dV and dK read them from, and only dS goes through shared memory, for dQ. The scores of the next
+    tile are asked for before dQ of this one is added, so that the tensor core has work meanwhile: a tile of Q is read
+    once more after the next has come, under the name Q_before.
     """
     sm_scale = 1.0 / math.sqrt(dim)
     scale = sm_scale * LOG2E
@@ -84,6 +101,7 @@ def gqa_bwd_dkv(
     q_shape = tensor_shape(layout, batch, seq_q, heads, dim)
     kv_shape = tensor_shape(layout, batch, seq_kv, heads // groups, dim)
     row_shape = (batch, heads, seq_q)
+    dq_shape = tiles_of_dq(batch, heads, seq_q, dim, block_N)
     accum_dtype = "float32"
 
     @T.prim_func
@@ -94,7 +112,7 @@ def gqa_bwd_dkv(
         dO: T.Tensor(q_shape, dtype),
         lse: T.Tensor(row_shape, accum_dtype),
         delta: T.Tensor(row_shape, accum_dtype),
-        dQ: T.Tensor(q_shape, accum_dtype),
+        dQ: T.Tensor(dq_shape, accum_dtype),
         dK: T.Tensor(kv_shape, dtype),
         dV: T.Tensor(kv_shape, dtype),
     ):
@@ -102,8 +120,10 @@ def gqa_bwd_dkv(
             K_shared = T.alloc_shared([block_M, dim], dtype)
             V_shared = T.alloc_shared([block_M, dim], dtype)
             Q_shared = T.alloc_shared([block_N, dim], dtype)
+            Q_before = T.alloc_shared([block_N, dim], dtype)
             dO_shared = T.alloc_shared([block_N, dim], dtype)
             dS_shared = T.alloc_shared([block_M, block_N], dtype)
+            dq_shared = T.alloc_shared(dq_shape[3:], accum_dtype)
             lse_shared = T.alloc_shared([block_N], accum_dtype)
             delta_shared = T.alloc_shared([block_N], accum_dtype)
             P = T.alloc_fragment([block_M, block_N], accum_dtype)  # transposed: keys by queries
@@ -113,48 +133,100 @@ def gqa_bwd_dkv(
             dk = T.alloc_fragment([block_M, dim], accum_dtype)
             dv = T.alloc_fragment([block_M, dim], accum_dtype)
             dq = T.alloc_fragment([block_N, dim], accum_dtype)
-
-            T.copy(rows(layout, K, bz, by, bx * block_M, block_M), K_shared)
-            T.copy(rows(layout, V, bz, by, bx * block_M, block_M), V_shared)
-            T.clear(dk)
-            T.clear(dv)
+            T.annotate_layout({dq_shared: make_linear_layout(dq_shared)})
 
             tiles = T.ceildiv(seq_q, block_N)
             first = T.min(T.max(bx * block_M - past, 0) // block_N, tiles) if is_causal else 0
             if window is not None:  # queries from (bx + 1) * block_M - 1 - past + window on see none of the keys
                 tiles = T.min(tiles, T.ceildiv(T.max((bx + 1) * block_M - 1 - past + window, 0), block_N))
-            for t in T.Pipelined(T.max(tiles - first, 0) * groups, num_stages=num_stages):
+            steps = T.max((tiles - first) * groups, 1)  # where no query sees a key, a tile of them adds zeros
+
+            @T.macro
+            def scores(t):
+                """P = K Q^T of a step's tile."""
+                T.copy(
+                    rows(layout, Q, bz, by * groups + t % groups, (first + t // groups) * block_N, block_N), Q_shared
+                )
+                T.gemm(K_shared, Q_shared, P, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
+
+            @T.macro
+            def gradients(t):
+                """dV and dK of a step's tile, and its product for dQ."""
                 head = by * groups + t % groups
                 row = (first + t // groups) * block_N
-                T.copy(rows(layout, Q, bz, head, row, block_N), Q_shared)
+                T.copy(rows(layout, dO, bz, head, row, block_N), dO_shared)
                 T.copy(lse[bz, head, row : row + block_N], lse_shared)
-                T.gemm(K_shared, Q_shared, P, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
+                T.gemm(V_shared, dO_shared, dP, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
                 for i, j in T.Parallel(block_M, block_N):
                     visible = row + j < seq_q
                     if is_causal:
                         visible = visible and row + j + past >= bx * block_M + i
                     if window is not None:
                         visible = visible and bx * block_M + i > row + j + past - window
-                    P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_shared[j] * LOG2E), 0)
+                    P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_shared[j]), 0)
                 T.copy(P, P_cast)
-
-                T.copy(rows(layout, dO, bz, head, row, block_N), dO_shared)
                 T.copy(delta[bz, head, row : row + block_N], delta_shared)
-                T.gemm(V_shared, dO_shared, dP, transpose_B=True, policy=T.GemmWarpPolicy.FullRow, clear_accum=True)
                 T.gemm(P_cast, dO_shared, dv, policy=T.GemmWarpPolicy.FullRow)
-
                 for i, j in T.Parallel(block_M, block_N):
-                    dS_cast[i, j] = P[i, j] * (dP[i, j] - delta_shared[j]) * sm_scale
-                T.gemm(dS_cast, Q_shared, dk, policy=T.GemmWarpPolicy.FullRow)
+                    dS_cast[i, j] = P[i, j] * (dP[i, j] - delta_shared[j])
+                T.gemm(dS_cast, Q_before, dk, policy=T.GemmWarpPolicy.FullRow)
                 if with_dq:
                     T.copy(dS_cast, dS_shared)
                     T.gemm(dS_shared, K_shared, dq, transpose_A=True, clear_accum=True)
-                    for i, j in T.Parallel(block_N, dim):
-                        if row + i < seq_q:
-                            T.atomic_add(element(layout, dQ, bz, head, row + i, j), dq[i, j])
 
+            @T.macro
+            def add_dq(t):
+                for i, j in T.Parallel(block_N, dim):
+                    dq_shared[j // 8 * (block_N // 4) + i // 4, i % 4 * 8 + j % 8] = dq[i, j]
+                T.atomic_add(dQ[bz, by * groups + t % groups, first + t // groups, :, :], dq_shared, use_tma=True)
+
+            T.copy(rows(layout, K, bz, by, bx * block_M, block_M), K_shared)
+            T.copy(rows(layout, V, bz, by, bx * block_M, block_M), V_shared)
+            T.clear(dk)
+            T.clear(dv)
+            scores(0)
+            T.copy(Q_shared, Q_before)
+            for t in T.Pipelined(steps - 1, num_stages=num_stages):
+                gradients(t)
+                scores(t + 1)
+                if with_dq:
+                    add_dq(t)
+                T.copy(Q_shared, Q_before)
+            gradients(steps - 1)
+            if with_dq:
+                add_dq(steps - 1)
+            for i, j in T.Parallel(block_M, dim):
+                dk[i, j] = dk[i, j] * sm_scale
             T.copy(dv, rows(layout, dV, bz, by, bx * block_M, block_M))
             T.copy(dk, rows(layout, dK, bz, by, bx * block_M, block_M))
+
+    return main
+
+
+def tiles_of_dq(batch, heads, seq_q, dim, block_N):
+    """The shape of float32 dQ as sums of tiles of block_N queries: (batch, heads, tile, rows of 32 elements, 32).
+
+    A tile lies in one piece, which the copy engine adds at once; row i, column j is its element
+    [j // 8 * (block_N // 4) + i // 4, i % 4 * 8 + j % 8]: threads store it without bank conflicts.
+    """
+    return (batch, heads, -(-seq_q // block_N), block_N * dim // 32, 32)
+
+
+@tilelang.jit(out_idx=[1])
+def gqa_bwd_dq_of_tiles(batch, heads, seq_q, dim, block_N=64, threads=256, dtype="float16", layout="bshd"):
+    """A kernel (tiles) -> dQ, times 1 / sqrt(dim)."""
+    sm_scale = 1.0 / math.sqrt(dim)
+
+    @T.prim_func
+    def main(
+        tiles: T.Tensor(tiles_of_dq(batch, heads, seq_q, dim, block_N), "float32"),
+        dQ: T.Tensor(tensor_shape(layout, batch, seq_q, heads, dim), dtype),
+    ):
+        with T.Kernel(T.ceildiv(seq_q, block_N), heads, batch, threads=threads) as (bx, by, bz):
+            dq = T.alloc_fragment([block_N, dim], dtype)
+            for i, c, e in T.Parallel(block_N, dim // 8, 8):
+                dq[i, c * 8 + e] = tiles[bz, by, bx, c * (block_N // 4) + i // 4, i % 4 * 8 + e] * sm_scale
+            T.copy(dq, rows(layout, dQ, bz, by, bx * block_N, block_N))
 
     return main
 
@@ -176,7 +248,10 @@ def gqa_bwd_dq(
     dtype="float16",
     layout="bshd",
 ):
-    """A kernel (Q, K, V, dO, lse, delta) -> dQ. A block owns block_M queries and visits tiles of block_N keys."""
+    """A kernel (Q, K, V, dO, lse, delta) -> dQ. A block owns block_M queries and visits tiles of block_N keys.
+
+    `lse` is in powers of two.
+    """
     sm_scale = 1.0 / math.sqrt(dim)
     scale = sm_scale * LOG2E
     past = seq_kv - seq_q
@@ -230,7 +305,7 @@ def gqa_bwd_dq(
                         visible = visible and bx * block_M + i + past >= k * block_N + j
                     if window is not None:
                         visible = visible and k * block_N + j > bx * block_M + i + past - window
-                    P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_local[i] * LOG2E), 0)
+                    P[i, j] = T.if_then_else(visible, T.exp2(P[i, j] * scale - lse_local[i]), 0)
                 for i, j in T.Parallel(block_M, block_N):
                     dS_cast[i, j] = P[i, j] * (dP[i, j] - delta_local[i]) * sm_scale
                 T.gemm(dS_cast, K_shared, dq, policy=T.GemmWarpPolicy.FullRow)
@@ -305,16 +380,22 @@ def gqa_backward(
     layout: str = "bshd",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(dQ, dK, dV) for the gradient of the output; `lse` is from the forward kernel, `delta` from `row_products`."""
-    shape, options = problem(q, k, is_causal, window, tiles, layout)
-    options["layout"] = layout
-    # Without atomics the kernel leaves dQ alone.
-    dq = torch.zeros_like(q, dtype=torch.float32)
+    batch, seq_q, heads, dim = as_bshd(layout, q).shape
+    given = tiles if tiles is not None or deterministic else TILES.get((dim, is_causal))
+    shape, options = problem(q, k, is_causal, window, given, layout)
+    lse = lse * LOG2E
     dk, dv = torch.empty_like(k), torch.empty_like(v)
-    dkv = gqa_bwd_dkv.with_options(target=target)(*shape, with_dq=not deterministic, **options)
-    dkv(q, k, v, grad, lse, delta, dq, dk, dv)
+    dkv = gqa_bwd_dkv.with_options(target=target)(*shape, with_dq=not deterministic, layout=layout, **options)
+    tile = options.get("block_N", 64)
+    make = torch.empty if deterministic else torch.zeros  # without sums the kernel leaves them alone
+    sums = make(tiles_of_dq(batch, heads, seq_q, dim, tile), dtype=torch.float32, device=q.device)
+    dkv(q, k, v, grad, lse, delta, sums, dk, dv)
     if deterministic:
-        return gqa_bwd_dq.with_options(target=target)(*shape, **options)(q, k, v, grad, lse, delta), dk, dv
-    return dq.to(q.dtype), dk, dv
+        shape, options = problem(q, k, is_causal, window, tiles, layout)
+        dq = gqa_bwd_dq.with_options(target=target)(*shape, layout=layout, **options)
+        return dq(q, k, v, grad, lse, delta), dk, dv
+    dq = gqa_bwd_dq_of_tiles.with_options(target=target)
+    return dq(batch, heads, seq_q, dim, tile, dtype=options["dtype"], layout=layout)(sums), dk, dv
 
 
 def check(

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 _SAMPLES = {
-    "regs": ["f4", "f64 r32"], "n": [8, 64, 256], "pending": [0, 1, 7],
+    "regs": ["f4", "f64 r32"], "n": [8, 64, 256], "pending": [0, 1, 7], "bytes": [32, 16384],
     "number": [1], "name": ["full"], "role": ["", "consumer"], "first": [-1, 1], "place": ['a "b".py:12 100%d'],
 }  # fmt: skip
 

@@ -106,7 +106,8 @@ class _Gemm:
             if not self.has("no-wgmma-fence"):
                 dev("wgmma_fence")
             for kk in range(BK // 16):
-                dev("wgmma_ss", acc.data, advance_descriptor(da, kk * 32), advance_descriptor(db, kk * 32), n=BN)
+                right = dev("wgmma_advance", db, bytes=kk * 32)
+                dev("wgmma_ss", acc.data, advance_descriptor(da, kk * 32), right, n=BN)
             if not self.has("no-commit"):
                 dev("wgmma_commit")
             if not self.has("no-wgmma-wait"):

@@ -542,7 +542,7 @@ ELSEWHERE = {
     "test_control.py": "mbar_init mbar_arrive mbar_test sync_threads",
     "test_faults.py": "bar_sync mbar_wait mbar_expect_tx fence_mbar_init fence_proxy_async syncwarp setmaxnreg_inc "
     "setmaxnreg_dec",
-    "sim_gemm.py": "wgmma_ss wgmma_desc wgmma_fence wgmma_commit wgmma_wait bulk_wait_read",
+    "sim_gemm.py": "wgmma_ss wgmma_desc wgmma_advance wgmma_fence wgmma_commit wgmma_wait bulk_wait_read",
     "test_mma_ops.py": "mma ldmatrix_ stmatrix_",
     "reports/trap.py": "trap",
 }

@@ -58,8 +58,8 @@ def test_a_group_leaves_room_in_l2_for_what_passes_through() -> None:
         (A, B, C), (x, y) = b.args, b.blocks
         As, Bs = b.shared("As", (64, 64)), b.shared("Bs", (64, 64))
         b.copy(region(A, (y, 1), (0, 64), (0, 64)), As)
-        with b.serial(x + 1, 2) as k:
-            b.copy(region(B, (x - k, 1), (y, 1), (0, 64), (0, 64)), Bs)
+        with b.serial(x + 1, 2):
+            b.copy(region(B, (x, 1), (y, 1), (0, 64), (0, 64)), Bs)
         b.copy(As, region(C, (x, 1), (y, 1), (0, 64), (0, 64)))
     op = order_of(b.func)
     assert op is not None and int(op["group"]) == 4  # 192 KiB of L2
@@ -68,6 +68,20 @@ def test_a_group_leaves_room_in_l2_for_what_passes_through() -> None:
 def test_many_blocks_keep_the_order_of_the_grid() -> None:
     assert order_of(walking(lambda x, y, z: x + 1, (4, 3, 42))) is not None
     assert order_of(walking(lambda x, y, z: x + 1, (4, 3, 43))) is None  # more than 128 for each of 4 SMs
+
+
+@pytest.mark.parametrize(("start", "add", "group"), [(1, False, 3), (1, True, 2), (4, True, 3)])
+def test_what_blocks_of_other_lengths_load_or_add_to_as_well_counts(start: int, add: bool, group: int) -> None:
+    """Block x visits tiles start * x, start * x + 1, ..; those of the longest block are all of the others' tiles where
+    start is 1. Each is 8 KiB, and so is the tile that they add to."""
+    with Builder(128, (4, 3, 2), {"A": ((3, 512, 64), "float16"), "C": ((3, 512, 64), "float16")}) as b:
+        (A, C), (x, y, _) = b.args, b.blocks
+        As = b.shared("As", (64, 64))
+        with b.serial(4 - x, 2) as k:
+            b.copy(region(A, (y, 1), ((start * x + k) * 64, 64), (0, 64)), As)
+            b.copy(As, region(C, (y, 1), ((start * x + k) * 64, 64), (0, 64)), add=add)
+    op = order_of(b.func)
+    assert op is not None and int(op["group"]) == group
 
 
 @pytest.mark.parametrize(

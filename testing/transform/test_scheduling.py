@@ -84,6 +84,15 @@ def test_many_registers_ask_for_a_producer_warpgroup() -> None:
     assert got.count("    setmaxnreg_dec") == 1 and got.count("    setmaxnreg_inc") == 1
 
 
+def test_a_producer_is_short_of_registers_only_where_two_warpgroups_need_them() -> None:
+    def budgets(n: int) -> list[int]:
+        body = launches(after(products_in_a_loop(n, 3), "specialize_warps"))[0].body
+        ops = [op for s in walk_list(body) if (op := DeviceOp.from_node(s)) is not None]
+        return [op.statics["regs"] for op in ops if op.name.startswith("setmaxnreg")]
+
+    assert budgets(96) == [40, 232] and budgets(128) == [24, 240]  # 176 and 224 of fragments
+
+
 def test_fragments_that_never_live_together_share_registers() -> None:
     (product,) = launches(after(gemm_program(bn=256), "infer_layouts"))  # 128 of the accumulator, then 64 of its cast
     assert peak_registers(product.body) == 128
@@ -265,6 +274,52 @@ def test_a_clear_stays_for_the_case_that_the_loop_is_empty() -> None:
             b.copy(region(B, (k * 64, 64), (0, 64)), Bs)
             b.gemm(As, Bs, acc)
     assert outline(after(b.func, "fold_clear"))[:2] == ["if", "  fill acc"]
+
+
+def products_in_a_loop(n: int, chains: int, exchange: bool = False) -> Any:
+    """`chains` products of 128 x n a turn, each into an accumulator of its own, beside a nest of exponentials; with
+    `exchange` the warpgroups hand each other a tile."""
+    shapes = {"A": ((128, 512), "float16"), "B": ((512, n), "float16"), "C": ((128, 512), "float32")}
+    with Builder(256, (1,), shapes) as b:
+        A, B, C = b.args
+        As, Bs, mine = b.shared("As", (128, 64)), b.shared("Bs", (64, n)), b.shared("mine", (128, 64))
+        accs, P = [b.fragment(f"acc{c}", (128, n)) for c in range(chains)], b.fragment("P", (128, 64))
+        for acc in accs:
+            b.fill(acc)
+        b.fill(P)
+        with b.serial(8, 2) as k:
+            b.copy(region(A, (0, 128), (k * 64, 64)), As)
+            b.copy(region(B, (k * 64, 64), (0, n)), Bs)
+            for acc in accs:
+                b.gemm(As, Bs, acc, policy="full_row")
+            b.parallel((128, 64), lambda i, j: store(P, tirx.exp2(P[i, j]), i, j))
+            if exchange:
+                b.parallel((128, 64), lambda i, j: store(mine, tirx.Cast("float16", P[i, j]), i, j))
+        for acc in [*accs, P]:
+            b.copy(acc, region(C, (0, 128), (0, acc.ty.shape[1])))
+    return b.func
+
+
+def in_loop(func: Any) -> list[str]:
+    got = [line.strip() for line in outline(after(func, "schedule_gemms"))]
+    start = got.index("for 8 stages=2", got.index("role consumer"))
+    return [line for line in got[start:] if line.startswith(("gemm", "wait_gemm", "loop P"))]
+
+
+def test_gemms_in_flight_leave_room_for_the_next() -> None:
+    assert [x for x in in_loop(products_in_a_loop(64, 3)) if "wait" in x][0] == "wait_gemm acc0,acc1,acc2 pending=0"
+    tight = in_loop(products_in_a_loop(160, 3))  # 80 registers each, and 20 for addresses, of 240
+    assert tight[:4] == [
+        "gemm As Bs acc0 async",
+        "gemm As Bs acc1 async",
+        "wait_gemm acc0 pending=1",
+        "gemm As Bs acc2 async",
+    ]
+
+
+def test_gemms_fly_on_over_exponentials_where_warpgroups_are_in_step() -> None:
+    assert in_loop(products_in_a_loop(64, 2))[2:4] == ["wait_gemm acc0,acc1 pending=0", "loop P"]
+    assert in_loop(products_in_a_loop(64, 2, exchange=True))[2] == "loop P"
 
 
 def test_loads_that_nobody_reads_need_no_producer() -> None:
@@ -538,6 +593,29 @@ def test_a_bulk_store_is_waited_for_before_its_tile_is_overwritten() -> None:
         "  copy S C tma_store",
         "if",
         "  bulk_wait_read",
+    )
+
+
+def test_a_wait_for_a_bulk_store_stands_at_a_barrier_that_is_there_anyway() -> None:
+    with Builder(128, params={"C": ((4, 128, 64), "float16")}) as b:
+        (C,) = b.args
+        S, other, acc = b.shared("S", (128, 64)), b.shared("other", (128,), "float32"), b.fragment("acc", (128,))
+        with b.serial(4) as k:
+            b.parallel((128,), lambda i: store(other, tirx.Cast("float32", i), i))
+            b.parallel((128,), lambda i: store(acc, other[127 - i], i))
+            b.parallel((128, 64), lambda i, j: store(S, tirx.Cast("float16", acc[i]), i, j))
+            b.copy(S, region(C, (k, 1), (0, 128), (0, 64)))
+    got = outline(after(b.func, "insert_sync"))
+    assert got[:9] == text(
+        "for 4",
+        "  loop other",
+        "  if",
+        "    bulk_wait_read",
+        "  sync_threads",
+        "  loop acc",
+        "  loop S",
+        "  fence_proxy_async",
+        "  sync_threads",
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import ir
+
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.ir.attrs import FRAGMENT, SHARED_SCOPES
 from tilelang.ir.tile_ops import TileOp
@@ -30,8 +32,12 @@ class Flight:
         return [self.accumulator, a] if a.ty.storage_scope == FRAGMENT else [self.accumulator]
 
     @property
+    def shared_regions(self) -> list[Any]:
+        return [r for r in (self.op["a"], self.op["b"]) if r.source.ty.storage_scope in SHARED_SCOPES]
+
+    @property
     def shared(self) -> list[Any]:
-        return [r.source for r in (self.op["a"], self.op["b"]) if r.source.ty.storage_scope in SHARED_SCOPES]
+        return [r.source for r in self.shared_regions]
 
     def conflicts(self, stmt: Any) -> bool:
         """Must the gemm have retired before `stmt` runs?"""
@@ -51,9 +57,20 @@ class Flight:
 
 
 def held(release: Any, flying: Iterable[Flight]) -> bool:
-    """Does a gemm in flight read what the release op gives back?"""
-    names = set(TileOp.of(release).attrs["buffers"].split(","))
-    return any(b.name in names for g in flying for b in g.shared)
+    """Does a gemm in flight read what the release op gives back?
+
+    A slot that is kept (hand_over.py) and the slot at hand are two, with a variable each.
+    """
+    op = TileOp.of(release)
+    names, slot = set(op.attrs["buffers"].split(",")), op["barrier"].indices[0]
+    return any(r.source.name in names and _may_be(r, slot) for g in flying for r in g.shared_regions)
+
+
+def _may_be(region: Any, slot: Any) -> bool:
+    """May the operand lie in this slot of its ring? Variables name slots, and none names another's."""
+    at = region.region[0].min
+    variables = isinstance(at, ir.TensorLoad) and isinstance(slot, ir.TensorLoad)
+    return not variables or at.source.same_as(slot.source)
 
 
 def is_protocol(stmt: Any) -> bool:

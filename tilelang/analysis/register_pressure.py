@@ -21,15 +21,20 @@ from tilelang.ir.stmts import bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads as load_layout
 
-__all__ = ["peak_registers"]
+__all__ = ["fragment_registers", "peak_registers"]
 
 
 def peak_registers(stmts: list[Any]) -> int:
     """32-bit registers of a thread that the fragments of a kernel's statements (level 2 or 3) take at the same time."""
-    allocs = [s for s in walk_list(stmts) if isinstance(s, tirx.AllocBuffer)]
-    walk = _Walk({s.buffer: _registers(s) for s in allocs if s.buffer.ty.storage_scope == FRAGMENT})
+    walk = _Walk(fragment_registers(stmts))
     walk.live_before(stmts, frozenset())
     return walk.peak
+
+
+def fragment_registers(stmts: list[Any]) -> dict[Any, int]:
+    """32-bit registers of a thread that each fragment of a kernel takes."""
+    allocs = [s for s in walk_list(stmts) if isinstance(s, tirx.AllocBuffer)]
+    return {s.buffer: _registers(s) for s in allocs if s.buffer.ty.storage_scope == FRAGMENT}
 
 
 def _registers(alloc: Any) -> int:

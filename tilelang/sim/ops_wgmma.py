@@ -64,6 +64,11 @@ def wgmma_desc(G: Gang, m: np.ndarray, site: int, tile: Any, lbo: Any, sbo: Any,
     return word(tile) | word(lbo) << np.uint64(16) | word(sbo) << np.uint64(32) | np.uint64(_CODE[swizzle] << 62)
 
 
+@meaning("wgmma_advance")
+def wgmma_advance(G: Gang, m: np.ndarray, site: int, desc: Any, bytes: int) -> Any:
+    return np.asarray(desc, np.uint64) + np.uint64(bytes >> 4)
+
+
 @lru_cache(maxsize=4096)
 def operand_elements(desc: int, rows: int, k: int, mn_major: bool, size: int) -> tuple[np.ndarray, np.ndarray, int]:
     """What the tensor core reads for a descriptor: element indices `[rows, k]`, 16-byte chunks, swizzle mode."""

@@ -39,6 +39,10 @@ from tilelang.transform.stage_operands import stage_operands
 __all__ = ["infer_layouts", "prepare", "solve_kernel"]
 
 
+# The shared sides of copies that need a layout of the copy engine. A tile that is handed over lies as it was loaded.
+_ENGINE_SIDES = {"tma_load": ("dst",), "tma_store": ("src",), "hand_over": ("src", "dst")}
+
+
 def infer_layouts(func: Any, arch: Arch) -> Any:
     """The function with layouts.
 
@@ -60,20 +64,21 @@ def prepare(func: Any) -> Any:
 
 
 def _heed_pins(kernel: Kernel) -> Kernel:
-    """Copies of tiles that the user pinned to what the copy engine cannot write become loops."""
+    """Copies of tiles that the user pinned to what the copy engine cannot write, or to two layouts, become loops."""
     ops = [op for op in map(TileOp.from_stmt, walk_list(kernel.body)) if op is not None]
     pins = {op["buffer"].source.name: loads(op.attrs["layout"]) for op in ops if op.name == "annotate_layout"}
     if not pins:
         return kernel
 
-    def heed(stmt: Any) -> Any:
-        op = TileOp.from_stmt(stmt)
-        if op is None or op.name != "copy" or op.attrs["via"] not in ("tma_load", "tma_store"):
-            return stmt
-        buffer = op["dst" if op.attrs["via"] == "tma_load" else "src"].source
+    def unfit(buffer: Any) -> bool:
         pin = pins.get(buffer.name)
         tile = Tile(buffer.name, shape_of(buffer), bits_of(dtype_of(buffer)), "shared")
-        if pin is None or any(pin.canonical == x.canonical for x in engine_layouts(tile)):
+        return pin is not None and not any(pin.canonical == x.canonical for x in engine_layouts(tile))
+
+    def heed(stmt: Any) -> Any:
+        op = TileOp.from_stmt(stmt)
+        sides = _ENGINE_SIDES.get(op.attrs["via"], ()) if op is not None and op.name == "copy" else ()
+        if op is None or not any(unfit(op[side].source) for side in sides):
             return stmt
         return make_tile_op("copy", dict(op.operands), {**op.attrs, "via": "loop"}, op.span)
 

@@ -9,7 +9,8 @@ Requires: level 3 with arena offsets and asynchronous gemms retired before their
 Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them (none
           where each thread finds its own elements, analysis/own_elements.py), a
           generic write has a proxy fence before an async access, and bytes a bulk store still reads are not
-          overwritten. No barrier stands in divergent code.
+          overwritten: a wait for one stands in front of a barrier that is there anyway, if one is. No barrier stands in
+          divergent code.
 Does not: order ring buffers against their producer (mbarriers do), nor accesses of disjoint thread groups in a
           program that has barriers of its own: those are its author's to order, and one more could hang it.
 
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 
 from tilelang.analysis.atomic_sums import lasting_touches
@@ -355,8 +357,12 @@ class _Inserter:
             if not (by_author and p.own and t.buffer.same_as(p.touch.buffer))
         )
         if overwritten:
-            out += self.elected("bulk_wait_read")
+            earlier = None if unfenced or clash else self.barrier_behind_stores(out)
+            at = len(out) if earlier is None else earlier
+            staged = {op["stage"].source for op in self.stores()}  # each warpgroup has stored from those by itself
+            out[at:at] = self.elected("bulk_wait_read", each=WARPGROUP if staged & state.stores else 0)
             state.stores.clear()
+            overwritten = earlier is None
         if unfenced:
             out.append(device_op("fence_proxy_async"))
             state.unfenced.clear()
@@ -367,10 +373,26 @@ class _Inserter:
             state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
             if _is_store(stmt):
                 state.stores |= {t.buffer for t, _, _ in now if not t.write}
+            if _is_tile_store(stmt):  # it waits for its own slots; others may have the same bytes
+                stage = TileOp.of(stmt)["stage"].source
+                state.stores |= {stage} if self.shares(stage) else set()
 
     def is_own(self, stmt: Any) -> bool:
         """Does the author of the program order what this statement touches."""
         return not self.automatic and is_hand_written(stmt)
+
+    def barrier_behind_stores(self, out: list[Any]) -> int | None:
+        """Position of a barrier of all threads in `out` with no bulk store behind it: who issues them can wait in front
+        of it, and the others need no barrier of their own."""
+        if self.group != self.whole_group:
+            return None
+        barrier = block_barrier(self.threads)
+        for at in reversed(range(len(out))):
+            if tvm_ffi.structural_equal(out[at], barrier):
+                return at
+            if any(_is_store(s) or _is_tile_store(s) for s in walk_list([out[at]])):
+                return None
+        return None
 
     def clash(self, touch: Touch, group: Group, own: bool, before: _Pending, elements: Places | None) -> bool:
         """Must a barrier stand between the two? `own`: a barrier inside the branch can do it for the same threads."""
@@ -458,6 +480,11 @@ def _arrives(stmt: Any) -> bool:
         (isinstance(e, Arrive) and not e.init) or (isinstance(e, Sync) and e.scope == "named" and e.arrives)
         for e in op.effects
     )
+
+
+def _is_tile_store(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "store_tile"
 
 
 def _is_store(stmt: Any) -> bool:

@@ -18,6 +18,7 @@ group goes from its longest blocks to its shortest.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tvm import sym, tirx
@@ -79,18 +80,20 @@ def _plan(kernel: Kernel, arch: Arch, notes: list[str]) -> Kernel:
 
 def _group(kernel: Kernel, loops: list[Any], axis: str, descending: bool, values: dict[Any, Any], arch: Arch) -> Any:
     """How many blocks of one length run together, at least 1: as many as may keep in L2 all that blocks of other
-    lengths load again, and as find it there in spite of what passes through."""
+    lengths load again or add to, and as find it there in spite of what passes through."""
     var = kernel.axis(f"blockIdx.{axis}")
     longest = kernel.extent(f"blockIdx.{axis}") - 1 if descending else tirx.const(0, "int32")
     inside = {stmt for loop in loops for stmt in walk_list([loop])}
-    once = _moved([s for s in walk_list(kernel.body) if s not in inside], var, values)
+    outside = [s for s in walk_list(kernel.body) if s not in inside]
+    once = _moved(outside, lambda at: not depends_on(at, var, values))
     shared, every = (tirx.const(-(-n // 1024), "int32") for n in once)
     for loop in loops:
-        extent = loop.extent
-        while any(depends_on(extent, v, {}) for v in values):
-            extent = substitute(extent, values)
-        extent = substitute(extent, {var: longest})
-        again, total = (-(-n // 1024) for n in _moved(list(walk_list([loop])), var, values))
+        extent = substitute(_resolved(loop.extent, values), {var: longest})
+
+        def meets(at: Any, loop: Any = loop, extent: Any = extent) -> bool:
+            return _is_shared(at, loop, var, longest, extent, values)
+
+        again, total = (-(-n // 1024) for n in _moved(list(walk_list([loop])), meets))
         shared, every = shared + extent * again, every + extent * total
     l2, one = arch.l2_bytes // 1024, tirx.const(1, "int32")
     kept = tirx.floordiv(tirx.const(l2 * L2_SHARE[0] // L2_SHARE[1], "int32"), tirx.max(one, shared))
@@ -104,9 +107,9 @@ def _group(kernel: Kernel, loops: list[Any], axis: str, descending: bool, values
     return tirx.const(-(-count // groups), "int32")  # of one size, rather than full ones and a rest
 
 
-def _moved(stmts: list[Any], var: Any, values: dict[Any, Any]) -> tuple[int, int]:
-    """(Bytes that copies load from places that do not depend on `var`: blocks that differ in it load the same; all
-    bytes that copies move between global and shared memory)."""
+def _moved(stmts: list[Any], is_shared: Callable[[Any], bool]) -> tuple[int, int]:
+    """(Bytes that copies load from places, or add to places, where blocks of other lengths come as well; all bytes that
+    copies move between global and shared memory). `is_shared` tells it of the start of a region along one dimension."""
     shared = every = 0
     for stmt in stmts:
         op = TileOp.from_stmt(stmt)
@@ -119,6 +122,32 @@ def _moved(stmts: list[Any], var: Any, values: dict[Any, Any]) -> tuple[int, int
         size = math.prod(const_int(r.extent) or 1 for r in outer.region) * bits_of(outer.source) // 8
         every += size
         load = scopes[0] == GLOBAL and scopes[1] in SHARED_SCOPES
-        if load and not any(depends_on(r.min, var, values) for r in outer.region):
+        if (load or op.attrs["add"]) and all(is_shared(r.min) for r in outer.region):
             shared += size
     return shared, every
+
+
+def _resolved(expr: Any, values: dict[Any, Any]) -> Any:
+    """The expression without the names that the kernel binds."""
+    while any(depends_on(expr, v, {}) for v in values):
+        expr = substitute(expr, values)
+    return expr
+
+
+def _is_shared(at: Any, loop: Any, var: Any, longest: Any, extent: Any, values: dict[Any, Any]) -> bool:
+    """Does the block next to the longest one start at a place that the longest visits, if it does not visit all?"""
+    if not depends_on(at, var, values):
+        return True
+    at = _resolved(at, values)
+    simplify = sym.Analyzer().simplify
+    other = longest + 1 if const_int(longest) == 0 else longest - 1
+
+    def place(block: Any, step: int) -> Any:
+        return substitute(at, {var: block, loop.loop_var: loop.min + step})
+
+    start = place(longest, 0)
+    step, apart = const_int(simplify(place(longest, 1) - start)), const_int(simplify(place(other, 0) - start))
+    count = const_int(simplify(extent))
+    if not step or apart is None or count is None:
+        return False
+    return apart % step == 0 and 0 <= apart // step < count

@@ -6,8 +6,8 @@ After:   copy(A[..], As, via=tma_load)   C_cast = cast(C_frag); copy(C_cast, C_s
          C[..], via=tma_store)
 
 Requires: level 1, `inst` set on every gemm.
-Ensures:  every copy has `via` (loop | tma_load | tma_store | stmatrix | cp_async); notes say why the copy engine
-          was not used.
+Ensures:  every copy has `via` (loop | tma_load | tma_store | stmatrix | cp_async | hand_over); notes say why the copy
+          engine was not used.
 Does not: expand loops (expand_elementwise), place barriers (schedule_pipelines), or choose shared layouts
           (infer_layouts).
 """
@@ -22,6 +22,7 @@ from tvm import tirx
 
 from tilelang.analysis.copies import bits_of, tile_extents, tma_obstacle
 from tilelang.analysis.effects import written_in
+from tilelang.analysis.hand_over import HAND_OVER, hand_overs
 from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.analysis.manual import by_hand
 from tilelang.analysis.views import bases
@@ -81,6 +82,7 @@ class _Planner:
         self.matrices = {op[x].source for op in gemms for x in "ac" if op[x].source.ty.storage_scope == FRAGMENT}
         self.tma = self.arch.tma and self.options.tma
         self.obstacles = self.find_loads()
+        self.handed = hand_overs(self.kernel.body, {load for load, why in self.obstacles.items() if why is None})
         body = self.plan(self.kernel.body, pipelined=False)
         return self.kernel.with_body(with_unique_names([*self.staging, *body]))
 
@@ -165,6 +167,8 @@ class _Planner:
     def plan_copy(self, stmt: Any, op: TileOp, pipelined: bool) -> list[Any]:
         src, dst = op["src"].source, op["dst"].source
         scopes = (src.ty.storage_scope, dst.ty.storage_scope)
+        if stmt in self.handed:
+            return [_with_via(op, HAND_OVER)]
         if scopes == (FRAGMENT, GLOBAL):
             return self.stage_store(op) or [_with_via(op, "loop")]
         if scopes[0] in SHARED_SCOPES and scopes[1] == GLOBAL:

@@ -11,12 +11,16 @@ Ensures:  every wgmma gemm has sync=False and is retired before anything touches
           edge of a loop
           whose statements leave its gemms alone (carry_gemms.py).
           With `early` a gemm in flight is retired before the last nest of special functions on a tile, not behind it:
-          that nest is the longest, and the tensor core has the gemms of other warpgroups meanwhile.
+          that nest is the longest, and the tensor core has the gemms of other warpgroups meanwhile; not so where the
+          statements store to shared memory, for then all warpgroups meet in between and are in step.
+          Gemms in flight never hold more registers than a thread has: the oldest retire before one is issued for
+          which nothing would be left (ptxas runs all of a function's wgmmas one by one then, C7512).
 Does not: move gemms. Groups retire in order, so a wait for one gemm retires all gemms issued before it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -24,9 +28,11 @@ from tvm import tirx
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
 from tilelang.analysis.manual import user_barriers
+from tilelang.analysis.register_pressure import fragment_registers
 from tilelang.analysis.views import viewed
 from tilelang.analysis.work import last_heavy
-from tilelang.ir.attrs import FRAGMENT, ROLE
+from tilelang.ir.attrs import FRAGMENT, ROLE, SHARED_SCOPES
+from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies, with_unique_names
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.transform.carry_gemms import carry_gemms
@@ -34,6 +40,7 @@ from tilelang.transform.carry_gemms import carry_gemms
 __all__ = ["schedule_gemms"]
 
 WARPGROUP = 128
+OTHER_REGISTERS = 20  # of a thread that issues gemms: addresses, cursors (232 of 240 failed, 204 did not: ptxas 13.0)
 
 
 def schedule_gemms(func: Any, carry: bool = True, early: bool = True) -> Any:
@@ -52,14 +59,34 @@ def _schedule_kernel(kernel: Kernel, carry: bool, early: bool) -> Kernel:
         return kernel.with_body(rebuild(kernel.body, lambda s: None if _is_wait(s) else s))
     roles = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AttrStmt) and s.attr_key == ROLE]
     threads = int(roles[0].node) if roles else kernel.threads
-    return kernel.with_body(with_unique_names(_schedule(kernel.body, carry, early and threads >= 2 * WARPGROUP)))
+    early = early and threads >= 2 * WARPGROUP
+    plan = _Plan(carry, early, fragment_registers(kernel.body), _registers(kernel) - OTHER_REGISTERS)
+    return kernel.with_body(with_unique_names(_schedule(kernel.body, plan)))
 
 
-def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
+@dataclass(frozen=True)
+class _Plan:
+    carry: bool
+    early: bool
+    registers: dict[Any, int]  # of a thread, by fragment
+    budget: int  # registers that gemms in flight may hold
+
+    def has_room(self, flights: list[Flight]) -> bool:
+        return sum(self.registers.get(b, 0) for b in {r for f in flights for r in f.registers}) <= self.budget
+
+
+def _registers(kernel: Kernel) -> int:
+    """Registers of a thread that issues gemms."""
+    asked = [op for s in walk_list(kernel.body) if (op := DeviceOp.from_node(s)) is not None]
+    most = [int(op.statics["regs"]) for op in asked if op.name == "setmaxnreg_inc"]
+    return max(most, default=min(255, 65536 // (-(-kernel.threads // WARPGROUP) * WARPGROUP) // 8 * 8))
+
+
+def _schedule(stmts: list[Any], plan: _Plan) -> list[Any]:
     out: list[Any] = []
     flying: list[Flight] = []
     written: set[Any] = set()  # by other statements than gemms, since a gemm has added to it
-    heavy = last_heavy(stmts) if early else -1
+    heavy = last_heavy(stmts) if plan.early and not _meets(stmts) else -1
     releases: list[Any] = []  # release ops that wait for a group
 
     def retire(count: int) -> None:
@@ -86,8 +113,8 @@ def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
         inner = bodies(stmt)
         if inner and any(is_async_gemm(s) or is_protocol(s) for s in walk_list([stmt])):
             retire(len(flying))
-            carried = carry_gemms(stmt) if carry else None
-            out += carried or [with_bodies(stmt, [_schedule(b, carry, early) for b in inner])]
+            carried = carry_gemms(stmt) if plan.carry else None
+            out += carried or [with_bodies(stmt, [_schedule(b, plan) for b in inner])]
             continue
         if op is not None and op.name == "wait_gemm":  # the program's
             retire(len(flying) - op.attrs["pending"])
@@ -97,6 +124,8 @@ def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
             last = max((i for i, g in enumerate(flying) if not g.op.attrs["explicit"]), default=last)
         retire(last + 1)
         if op is not None and is_async_gemm(stmt):
+            while flying and not plan.has_room([*flying, Flight(op)]):
+                retire(1)
             total = op["c"].source
             issued = {**op.attrs, "sync": False, "rewritten": total in written}
             stmt = make_tile_op("gemm", op.operands, issued, op.span)
@@ -112,6 +141,11 @@ def _schedule(stmts: list[Any], carry: bool, early: bool) -> list[Any]:
             out.append(stmt)
     retire(len(flying))
     return out
+
+
+def _meets(stmts: list[Any]) -> bool:
+    """Does a statement of the list store to shared memory, so that warpgroups wait for each other?"""
+    return any(t.write and t.buffer.ty.storage_scope in SHARED_SCOPES for s in stmts for t in touches(s))
 
 
 def _issue_start(out: list[Any]) -> int:

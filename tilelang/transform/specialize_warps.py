@@ -29,6 +29,7 @@ from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, own_touches
+from tilelang.analysis.hand_over import Tenure, is_hand_over
 from tilelang.analysis.loads import reads_without_load
 from tilelang.analysis.register_pressure import peak_registers
 from tilelang.analysis.replay import heads, variables_in
@@ -130,6 +131,26 @@ class _Ring:
         ]
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A tile that consumers hand over (analysis/hand_over.py): the slot of `buffer` that it lies in."""
+
+    buffer: Any
+    ring: _Ring
+    slot: Any  # a scalar variable
+    converged: bool  # only gemms read it
+
+    def take(self) -> Any:
+        """The slot at hand is kept."""
+        return tirx.BufferStore(self.slot, self.ring.cursor("consumer")[0], [0])
+
+    def give_back(self, span: Any) -> list[Any]:
+        if not self.ring.repeats:
+            return []
+        attrs = {"buffers": self.ring.names, "blocks": self.ring.blocks, "converged": self.converged}
+        return [make_tile_op("release", {"barrier": self.ring.empty[self.slot[0]]}, attrs, span)]
+
+
 @dataclass
 class _Visit:
     """One use of a ring in a statement list: its loads, and the first and last statement that read them."""
@@ -151,6 +172,7 @@ class _Specializer:
         self.rings: dict[tuple[Any, ...], _Ring] = {}
         self.visits: dict[Any, list[_Visit]] = {}  # by the first load of the list
         self.versions: dict[Any, Any] = {}
+        self.kept: dict[Any, _Kept] = {}  # tiles that are handed over, by the name they are read under
 
     def run(self) -> Kernel:
         if not any(_is_load(s) for s in walk_list(self.kernel.body)):
@@ -168,6 +190,8 @@ class _Specializer:
         for ring in self.rings.values():
             stage, _ = ring.cursor("consumer")
             consumer = [read_version(s, {b: self.versions[b] for b in ring.buffers}, stage) for s in consumer]
+        for before, kept in self.kept.items():
+            consumer = [read_version(s, {before: self.versions[kept.buffer]}, kept.slot[0]) for s in consumer]
         body = [*self.allocations(allocs), *self.prologue(), self.split(producer, consumer)]
         kernel = self.kernel.with_threads(self.roles.threads)
         if self.blocks > 1:  # no block ends while another may still write to it
@@ -204,8 +228,15 @@ class _Specializer:
                 key = tuple(_dst(stmts[i]) for i in part)
                 uses.setdefault(key, []).append((repeats, stages))
                 split.append((stmts, part, readers, key))
+        handed = {_src(s): _dst(s) for s in walk_list(body) if is_hand_over(s)}
         for key, seen in uses.items():
-            self.rings[key] = self.make_ring(key, max(n for _, n in seen), len(seen) > 1 or seen[0][0])
+            least = 2 if any(b in handed for b in key) else 1  # the slot that is kept, and the one to fill
+            stages = max(least, *(n for _, n in seen))
+            self.rings[key] = self.make_ring(key, stages, len(seen) > 1 or seen[0][0])
+            for b in key:
+                if b in handed:
+                    converged = _reads_by_gemms(list(walk_list(body)), [b, handed[b]])
+                    self.kept[handed[b]] = _Kept(b, self.rings[key], _var(f"kept_{b.name}"), converged)
         for stmts, part, readers, key in split:
             home = next(s for s in stmts if _is_load(s))
             visit = _Visit(self.rings[key], [stmts[i] for i in part], readers[0], readers[-1])
@@ -280,15 +311,18 @@ class _Specializer:
         zero = tirx.const(0, "int32")
         return tirx.truncmod(self.kernel.axis("blockIdx.x"), tirx.const(blocks, "int32")) if blocks > 1 else zero
 
-    def consume(self, stmts: list[Any]) -> list[Any]:
-        """The list without its loads, and with the acquires and releases of their slots.
+    def consume(self, stmts: list[Any], entered: frozenset[Any] = frozenset()) -> list[Any]:
+        """The list without its loads, and with the acquires and releases of their slots. `entered`: the kept tiles that
+        the list is entered with.
 
         A cursor moves as late as it can (before the ring's next visit, here or further in, or at the end), so that
         releases may wait for gemms.
         """
         visits, out = self.visits_of(stmts), []
         passed: list[_Ring] = []
+        tenures = {b: Tenure.of(stmts, b, b in entered) for b in self.kept}
         for i, stmt in enumerate(stmts):
+            out += self.give_back(tenures, i, stmt.span)
             if _is_load(stmt) or _name(stmt) == "request_tile":
                 continue
             starts = [v for v in visits if v.first == i]
@@ -301,9 +335,21 @@ class _Specializer:
                 operands = {"barrier": visit.ring.full[stage], "parity": phase}
                 out.append(make_tile_op("acquire", operands, {"buffers": visit.ring.names}, stmt.span))
             inner = bodies(stmt)
-            out.append(with_bodies(stmt, [self.consume(b) for b in inner]) if inner else stmt)
+            if is_hand_over(stmt):
+                out.append(self.kept[_dst(stmt)].take())
+            elif inner:
+                hands = (
+                    {_dst(s) for s in walk_list(inner[0]) if is_hand_over(s)} if isinstance(stmt, tirx.For) else set()
+                )
+                held = frozenset(b for b in hands if tenures[b].held[i])
+                out.append(with_bodies(stmt, [self.consume(b, held) for b in inner]))
+            else:
+                out.append(stmt)
             for visit in [v for v in visits if v.last == i and v.ring.repeats]:
                 stage, _ = visit.ring.cursor("consumer")
+                if is_hand_over(stmt):
+                    passed.append(visit.ring)
+                    continue
                 operands = {"barrier": visit.ring.empty[stage]}
                 attrs = {
                     "buffers": visit.ring.names,
@@ -312,12 +358,20 @@ class _Specializer:
                 }
                 out.append(make_tile_op("release", operands, attrs, stmt.span))
                 passed.append(visit.ring)
+        out += self.give_back(tenures, len(stmts), stmts[-1].span if stmts else None)
         return out + [s for ring in passed for s in ring.advance("consumer")]
+
+    def give_back(self, tenures: dict[Any, Tenure], at: int, span: Any) -> list[Any]:
+        """The releases of kept slots in front of position `at`."""
+        ended = [self.kept[b] for b, tenure in tenures.items() if at in tenure.ends]
+        return [s for kept in ended for s in kept.give_back(span)]
 
     # -- the whole ---------------------------------------------------------------------------------
     def allocations(self, allocs: list[Any]) -> list[Any]:
         out = []
         for a in allocs:
+            if a.buffer in self.kept:
+                continue
             if a.buffer in self.versions:
                 out.append(tirx.AllocBuffer(self.versions[a.buffer], {**dict(a.annotations), RING: 1}, span=a.span))
             else:
@@ -376,6 +430,8 @@ class _Specializer:
         for ring in self.rings.values():
             for var in ring.cursors.get(role, ()):
                 out += [tirx.AllocBuffer(var), tirx.BufferStore(var, tirx.const(0, "int32"), [0])]
+        for kept in self.kept.values() if role == "consumer" else ():
+            out += [tirx.AllocBuffer(kept.slot), tirx.BufferStore(kept.slot, tirx.const(0, "int32"), [0])]
         return out
 
 
@@ -393,11 +449,23 @@ def plan_roles(kernel: Kernel, arch: Arch) -> Roles:
     needed = OTHER_REGISTERS + peak_registers(kernel.body)
     if (needed <= min(share, 255) and not asked) or threads % WARPGROUP or not arch.wgmma:
         return Roles(threads, WARP)
-    producer_regs = asked.get("producer", 40 if threads <= 2 * WARPGROUP else 32 if threads == 3 * WARPGROUP else 24)
-    consumer_regs = asked.get("consumer", min(240, (65536 - WARPGROUP * producer_regs) // threads // 8 * 8))
+    producer_regs = asked.get("producer", _producer_registers(threads, needed))
+    consumer_regs = asked.get("consumer", _left_for(threads, producer_regs))
     if consumer_regs <= share:
         return Roles(threads, WARP)
     return Roles(threads, WARPGROUP, consumer_regs, producer_regs)
+
+
+def _producer_registers(threads: int, needed: int) -> int:
+    """What a producer's threads keep: 24 are tight for it, but two warpgroups that need them get 240 registers."""
+    if threads <= 2 * WARPGROUP:
+        return 40 if needed <= _left_for(threads, 40) else 24
+    return 32 if threads == 3 * WARPGROUP else 24
+
+
+def _left_for(threads: int, producer_regs: int) -> int:
+    """The registers that each of so many consumers can have."""
+    return min(240, (65536 - WARPGROUP * producer_regs) // threads // 8 * 8)
 
 
 def _asked_registers(kernel: Kernel) -> dict[str, int]:
@@ -441,8 +509,12 @@ def _name(stmt: Any) -> str:
     return op.name if op is not None else ""
 
 
-def _dst(load: Any) -> Any:
-    return TileOp.of(load)["dst"].source
+def _dst(copy: Any) -> Any:
+    return TileOp.of(copy)["dst"].source
+
+
+def _src(copy: Any) -> Any:
+    return TileOp.of(copy)["src"].source
 
 
 def _lists(stmts: list[Any], path: tuple[Any, ...]) -> Iterator[tuple[list[Any], tuple[Any, ...]]]:
@@ -470,7 +542,7 @@ def _reads_by_gemms(stmts: list[Any], buffers: list[Any]) -> bool:
     def reads(stmt: Any) -> bool:
         return any(t.buffer in buffers and not t.write for t in own_touches(stmt))
 
-    return all(is_async_gemm(s) for s in walk_list(stmts) if not _is_load(s) and reads(s))
+    return all(is_async_gemm(s) for s in walk_list(stmts) if not _is_load(s) and not is_hand_over(s) and reads(s))
 
 
 def _var(name: str) -> Any:

@@ -217,6 +217,9 @@ class _Reader:
                 self.add(Transfer(*head, tile("dst")))
             case "copy", "tma_store":
                 self.add(Transfer(*head, tile("src")))
+            case "copy", "hand_over":  # the same bytes under another name
+                self.add(Transfer(*head, tile("dst")))
+                self.add(View(*head, tile("src"), tile("dst")))
             case "copy", "stmatrix":
                 self.add(MatrixStore(*head, tile("src"), tile("dst")))
             case "tma_copy_in", _:

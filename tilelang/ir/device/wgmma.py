@@ -103,6 +103,12 @@ def _descriptor(swizzle: int) -> Form:
     return Form((smem("tile"), value("lbo"), value("sbo")), body, "uint64")
 
 
+def _advance(bytes: int) -> Form:
+    # Opaque as well: plain sums are moved out of loops, where each k step of each operand holds two registers.
+    operands = (value("desc", "uint64"),)
+    return Form(operands, asm(f"add.s64 $result, $desc, {bytes >> 4};", operands, "uint64", memory=False), "uint64")
+
+
 def _wait(pending: int, regs: str) -> Form:
     operands = parse_registers(regs)
     body = asm(f"wgmma.wait_group.sync.aligned {pending};", operands, update=[o.name for o in operands])
@@ -134,7 +140,15 @@ ROWS = (
         _descriptor,
         (Static("swizzle", int, 128, (0, 32, 64, 128)),),
         needs=_SM,
-        doc="matrix descriptor of a shared tile; swizzle, lbo and sbo in bytes. Move it with advance_descriptor",
+        doc="matrix descriptor of a shared tile; swizzle, lbo and sbo in bytes. Move it with advance_descriptor, or "
+        "by a k step with wgmma_advance",
+    ),
+    DeviceOpRow(
+        "wgmma_advance",
+        _advance,
+        (Static("bytes", int, 32),),
+        needs=_SM,
+        doc="the descriptor `bytes` further, a multiple of 16: the next k step of an operand",
     ),
     DeviceOpRow("wgmma_ss", _multiply(False), _statics(), _WG, _SM, doc=_MULTIPLY_DOC + ". a, b: descriptors"),
     DeviceOpRow(

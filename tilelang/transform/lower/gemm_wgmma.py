@@ -90,11 +90,11 @@ def lower_gemm_wgmma(op: TileOp, ctx: LowerContext) -> list[Any]:
     for ks in range(k // step):
         mode = "acc" if ks or clear == 0 else "pred" if clear is None else "init"
         tail = [tirx.Not(op["clear"])] if mode == "pred" else []
-        db = advance_descriptor(desc_b, right.byte(0, ks * step) - right.byte(0, 0))
+        db = _step(desc_b, right.byte(0, ks * step) - right.byte(0, 0))
         for block in range(blocks):
             acc = tirx.address_of(ctx.registers[c][block * INSTRUCTION_M * width // WARPGROUP])
             if left is not None:
-                da = advance_descriptor(desc_a, left.byte(INSTRUCTION_M * block, ks * step) - left.byte(0, 0))
+                da = _step(desc_a, left.byte(INSTRUCTION_M * block, ks * step) - left.byte(0, 0))
                 out.append(
                     device_op(
                         "wgmma_ss", acc, da, db, *tail, tnsp_a=not left.k_major, mode=mode, span=op.span, **statics
@@ -108,6 +108,10 @@ def lower_gemm_wgmma(op: TileOp, ctx: LowerContext) -> list[Any]:
     if op.attrs["sync"]:
         out.append(_wait(0, [ctx.registers[x] for x in ((c,) if left is not None else (c, a))]))
     return out
+
+
+def _step(descriptor: Any, offset: int) -> Any:
+    return device_op("wgmma_advance", descriptor, bytes=offset) if offset else descriptor
 
 
 def lower_wait_gemm(op: TileOp, ctx: LowerContext) -> Any:
