@@ -127,23 +127,22 @@ def product() -> Any:
 
 
 def scaled() -> Any:
-    """An operand that threads write in shared memory, in a pipeline."""
-    M, N, K, bk = 64, 64, 192, 64
+    """A result that threads write to shared memory, and the copy engine from there."""
+    M, N, K, bk = 128, 128, 192, 64
 
     @T.prim_func
-    def main(A: T.Tensor((M, K), "bfloat16"), W: T.Tensor((N, K), "int8"), C: T.Tensor((M, N), "float32")):
+    def main(A: T.Tensor((M, K), "bfloat16"), B: T.Tensor((N, K), "bfloat16"), C: T.Tensor((M, N), "float32")):
         with T.Kernel(1, threads=128):
-            As = T.alloc_shared((M, bk), "bfloat16")
-            Ws, packed = T.alloc_shared((N, bk), "bfloat16"), T.alloc_shared((N, bk), "int8")
-            acc = T.alloc_fragment((M, N), "float32")
+            As, Bs = T.alloc_shared((M, bk), "bfloat16"), T.alloc_shared((N, bk), "bfloat16")
+            acc, tile = T.alloc_fragment((M, N), "float32"), T.alloc_shared((M, N), "float32")
             T.clear(acc)
             for k in T.Pipelined(K // bk, num_stages=2):
                 T.copy(A[0, k * bk], As)
-                T.copy(W[0, k * bk], packed)
-                for i, j in T.Parallel(N, bk):
-                    Ws[i, j] = packed[i, j]
-                T.gemm(As, Ws, acc, transpose_B=True)  # <- fence
-            T.copy(acc, C)
+                T.copy(B[0, k * bk], Bs)
+                T.gemm(As, Bs, acc, transpose_B=True)
+            for i, j in T.Parallel(M, N):
+                tile[i, j] = acc[i, j] * 2.0
+            T.copy(tile, C)  # <- fence
 
     return lower(main, "sm_90a", CompileOptions(persistent=False))
 
@@ -160,10 +159,9 @@ def unguarded(func: Any) -> Any:
 
 def inputs(broken: str) -> list[np.ndarray]:
     a_shape, b_shape, c_shape = (
-        ((64, 192), (64, 192), (64, 64)) if broken == "fence" else ((100, 192), (91, 192), (100, 91))
+        ((128, 192), (128, 192), (128, 128)) if broken == "fence" else ((100, 192), (91, 192), (100, 91))
     )
-    second = np.int8 if broken == "fence" else BF16
-    a, b = RNG.integers(-4, 5, a_shape).astype(BF16), RNG.integers(-4, 5, b_shape).astype(second)
+    a, b = RNG.integers(-4, 5, a_shape).astype(BF16), RNG.integers(-4, 5, b_shape).astype(BF16)
     return [a, b, np.zeros(c_shape, np.float32)]
 
 
@@ -173,7 +171,8 @@ def test_pipelines_of_the_compiler_are_right_and_silent(kernel: Callable[[], Any
     a, b, c = inputs("fence" if kernel is scaled else "")
     result = simulate(kernel(), [a, b, c], policy=policy)
     assert not result.reports, result
-    assert (c == a.astype(np.float32) @ b.astype(np.float32).T).all()
+    want = a.astype(np.float32) @ b.astype(np.float32).T
+    assert (c == (2 * want if kernel is scaled else want)).all()
 
 
 def broken_by(func: Any, fault: str) -> Any:
@@ -182,7 +181,7 @@ def broken_by(func: Any, fault: str) -> Any:
             return without(func, "mbar_wait", only=0)
         case "deadlock":  # the producer never announces what it loads
             return without(func, "mbar_expect_tx")
-        case "fence":  # products read what threads have just written
+        case "fence":  # the copy engine reads what threads have just written
             return without(func, "fence_proxy_async")
         case _:
             return unguarded(func)

@@ -152,6 +152,23 @@ def test_fp8_with_five_bits_of_exponent_saturates() -> None:
     assert (got[:, 1] == Y.astype(ml_dtypes.float8_e5m2).view(np.uint8)).all()
 
 
+covers("convert_e4m3x4", "convert_e5m2x4")
+
+
+@pytest.mark.parametrize("op", ["e4m3", "e5m2"])
+def test_conversion_in_registers_is_that_of_the_packing(op: str) -> None:
+    def body(tx: Any, bx: Any, x: Any, y: Any, out: Any) -> None:
+        r = local("r", 1, "uint32")
+        dev(f"convert_{op}x4", r.data, x[tx], y[tx], y[tx], x[tx])
+        T.buffer_store(out, r[0], [tx])
+
+    out = np.zeros(THREADS, np.uint32)
+    tensors = {"x": ((THREADS,), "float32"), "y": ((THREADS,), "float32"), "out": ((THREADS,), "uint32")}
+    assert not simulate(kernel(body, tensors, THREADS), [X * 1e5, Y, out]).reports
+    packed = apply(lambda x, y: dev(f"pack_{op}x4", x, y, y, x), X * np.float32(1e5), Y, out="uint32")
+    assert (out == packed).all() and packed.any()
+
+
 # -- lanes and threads
 
 covers("any_nan", "match_any", "match_all", "activemask", "lane_id", "sync_threads_count", "sync_threads_and")
@@ -545,7 +562,9 @@ ELSEWHERE = {
     "sim_gemm.py": "wgmma_ss wgmma_desc wgmma_advance wgmma_fence wgmma_commit wgmma_wait bulk_wait_read",
     "test_mma_ops.py": "mma ldmatrix_ stmatrix_",
     "reports/trap.py": "trap",
+    "../language/test_shared_divisors.py": "div_shared",
 }
+THROUGH = {"store_remote": ("../language/test_clusters.py", "copy_cluster")}  # by what programs call it
 
 
 def test_every_row_is_tested() -> None:
@@ -553,7 +572,8 @@ def test_every_row_is_tested() -> None:
     for file, names in ELSEWHERE.items():
         text = (folder / file).read_text()
         assert [n for n in names.split() if not re.search(rf"{n}\b" if n[-1] != "_" else n, text)] == [], file
-    named = [name for names in ELSEWHERE.values() for name in names.split()]
+    assert all(call in (folder / file).read_text() for file, call in THROUGH.values())
+    named = [*THROUGH] + [name for names in ELSEWHERE.values() for name in names.split()]
     families = tuple(n for n in named if n.endswith("_"))
     assert {r for r in DEVICE_OPS if r not in TESTED and r not in named and not r.startswith(families)} == set()
     assert {n for n in named if n not in families} | TESTED <= set(DEVICE_OPS)
