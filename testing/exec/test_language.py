@@ -12,6 +12,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.codegen.cpu import build_cpu
 from tilelang.codegen.cpu.errors import CpuUnsupported
+from tilelang.language.errors import BadPositive
 
 RNG = np.random.default_rng(4)
 
@@ -143,6 +144,54 @@ def test_functions_of_two_arguments_and_selections():
         np.fmod(x, y),
     ]
     np.testing.assert_allclose(o.astype("float64"), want, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rtol"), [("float32", 3e-7), ("float16", 1e-3), ("bfloat16", 8e-3), ("float64", 1e-15)]
+)
+def test_inverse_hyperbolic_functions_lengths_and_scales(dtype, rtol):
+    @T.prim_func
+    def main(A: T.Tensor((64,), dtype), E: T.Tensor((64,), "int32"), O: T.Tensor((5, 64), dtype)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                O[0, i] = T.asinh(A[i] * 4)
+                O[1, i] = T.acosh(T.abs(A[i]) + T.cast(1, dtype))
+                O[2, i] = T.atanh(A[i])
+                O[3, i] = T.hypot(A[i], A[63 - i])
+                O[4, i] = T.ldexp(A[i], E[i])
+
+    a = RNG.uniform(-0.95, 0.95, 64).astype(getattr(ml_dtypes, dtype, dtype))
+    e, o = RNG.integers(-6, 6, 64).astype("int32"), np.zeros((5, 64), a.dtype)
+    run(main, a, e, o)
+    x = a.astype("float64")
+    raised = (np.abs(a) + a.dtype.type(1)).astype("float64")
+    want = [np.arcsinh(x * 4), np.arccosh(raised), np.arctanh(x), np.hypot(x, x[::-1]), np.ldexp(x, e)]
+    np.testing.assert_allclose(o.astype("float64"), want, rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_leading_zeros_of_every_width(dtype):
+    """0 has as many as its type has bits."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), dtype), O: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                O[i] = T.clz(A[i])
+
+    bits, o = np.dtype(dtype).itemsize * 8, np.zeros(64, "int32")
+    values = [0, 1, 2**bits - 1, *(2 ** (k % bits) + 1 for k in range(61))]
+    run(main, np.array([v % 2**bits for v in values], f"uint{bits}").view(dtype), o)
+    assert o.tolist() == [bits - (v % 2**bits).bit_length() for v in values]
+
+
+def test_functions_of_python_numbers_are_python_numbers():
+    assert T.clz(0) == 32 and T.clz(1) == 31 and T.clz(-1) == 0 and T.clz(2**40) == 23
+    assert T.hypot(3, 4) == 5.0 and T.ldexp(0.75, 4) == 12.0 and T.asinh(0.0) == 0.0
+    with pytest.raises(BadPositive, match=r"T\.clz"):
+        T.clz(1.0)
+    with pytest.raises(BadPositive, match=r"T\.ldexp"):
+        T.ldexp(1.0, 0.5)
 
 
 def test_questions_and_powers_of_narrow_floats():

@@ -31,6 +31,7 @@ abs
 abs2
 access_ptr
 acos
+acosh
 activemask
 add2
 all_of
@@ -58,10 +59,12 @@ annotate_ws_pipeline_depth
 any_of
 any_sync
 asin
+asinh
 assume
 async_copy src dst coalesced_width annotations loop_layout
 atan
 atan2
+atanh
 atomic_add dst value memory_order return_prev use_tma
 atomic_addx2
 atomic_addx4
@@ -90,6 +93,7 @@ ceil
 ceildiv
 clamp
 clear
+clz
 cluster_arrive
 cluster_sync
 cluster_wait
@@ -160,6 +164,7 @@ ieee_frsqrt
 ieee_fsqrt
 ieee_mul
 ieee_sub
+hypot
 if_then_else
 im2col img col nhw_step c_step kernel stride dilation pad
 import_source
@@ -172,6 +177,7 @@ isnan
 Kernel threads prelude cluster_dims
 Layout
 LocalBuffer
+ldexp x exponent
 log
 log10
 log1p

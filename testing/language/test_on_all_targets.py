@@ -43,6 +43,49 @@ def i8(*shape):
 
 
 @case
+def inverse_hyperbolic_functions():
+    """Of one and of four numbers a thread, in four types."""
+
+    @T.prim_func
+    def main(A: T.Tensor((256,), "float32"), O: T.Tensor((5, 256), "float32"), H: T.Tensor((5, 256), "bfloat16")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(256):
+                h = T.cast(A[i], "bfloat16")
+                O[0, i] = T.asinh(A[i] * 9)
+                O[1, i] = T.acosh(T.abs(A[i]) + 1)
+                O[2, i] = T.atanh(A[i])
+                O[3, i] = T.hypot(A[i], A[255 - i])
+                O[4, i] = T.ldexp(A[i], i - 128)
+                H[0, i] = T.asinh(h)
+                H[1, i] = T.acosh(T.cast(h, "float16") + T.float16(2))
+                H[2, i] = T.atanh(T.cast(A[i], "float64"))
+                H[3, i] = T.hypot(h, 1)
+                H[4, i] = T.ldexp(h, i % 9)
+
+    a = RNG.uniform(-0.95, 0.95, 256).astype("float32")
+    return main, (a, np.zeros((5, 256), "float32"), np.zeros((5, 256), ml_dtypes.bfloat16))
+
+
+@case
+def leading_zeros():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64,), "int64"),
+        B: T.Tensor((64,), "int32"),
+        C: T.Tensor((64,), "int8"),
+        O: T.Tensor((3, 64), "int32"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                O[0, i] = T.clz(A[i])
+                O[1, i] = T.clz(B[i])
+                O[2, i] = T.clz(C[i])
+
+    a = np.array([0, -1, *(2**k - 1 for k in range(1, 63))], "int64")
+    return main, (a, a.astype("int32"), a.astype("int8"), np.zeros((3, 64), "int32"))
+
+
+@case
 def shuffles():
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32"), U: T.Tensor((64,), "uint32")):

@@ -29,7 +29,13 @@ _UNARY = frozenset(
         *("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
     )
 )
-_FOREIGN = {("tirx.log1p", "float32"): "log1pf", ("tirx.log1p", "float64"): "log1p"}
+_BINARY = frozenset({"tirx.hypot", "tirx.ldexp"})
+# Functions that TVM does not know for CUDA, and knows no exact text of: CUDA's, with an f for float32.
+_FOREIGN = {
+    (f"tirx.{name}", dtype): name + suffix
+    for name in ("log1p", "asinh", "acosh", "atanh", "hypot", "ldexp")
+    for dtype, suffix in (("float32", "f"), ("float64", ""))
+}
 # CUDA functions that read an unsigned number of as many bits as a float.
 _AS_FLOAT = {
     "float16": "__ushort_as_half", "bfloat16": "__ushort_as_bfloat16", "float32": "__uint_as_float",
@@ -44,8 +50,9 @@ def spell_functions(func: Any) -> Any:
 
 def _spell(call: Any) -> Any:
     name, dtype = getattr(call.op, "name", ""), str(getattr(call.ty, "dtype", ""))
-    if name in _UNARY and dtype in _HALVES:
-        wide = ir.Call(call.op, [tirx.Cast("float32", call.args[0])], ret_ty="float32", span=call.span)
+    if (name in _UNARY or name in _BINARY) and dtype in _HALVES:
+        args = [tirx.Cast("float32", a) if str(a.ty.dtype) == dtype else a for a in call.args]
+        wide = ir.Call(call.op, args, ret_ty="float32", span=call.span)
         return tirx.Cast(dtype, _spell(wide), span=call.span)
     if (name, dtype) in _FOREIGN:
         return tirx.call_pure_extern(dtype, _FOREIGN[name, dtype], *call.args)

@@ -26,9 +26,12 @@ __all__ = [
     "Select",
     "abs",
     "acos",
+    "acosh",
     "asin",
+    "asinh",
     "atan",
     "atan2",
+    "atanh",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -37,6 +40,7 @@ __all__ = [
     "ceil",
     "ceildiv",
     "clamp",
+    "clz",
     "copysign",
     "cos",
     "cosh",
@@ -48,11 +52,13 @@ __all__ = [
     "floordiv",
     "floormod",
     "fmod",
+    "hypot",
     "if_then_else",
     "infinity",
     "isfinite",
     "isinf",
     "isnan",
+    "ldexp",
     "log",
     "log1p",
     "log2",
@@ -131,6 +137,9 @@ sinh = _unary("sinh", tirx.sinh, _math.sinh, "Hyperbolic sine.")
 cosh = _unary("cosh", tirx.cosh, _math.cosh, "Hyperbolic cosine.")
 asin = _unary("asin", tirx.asin, _math.asin, "Arc sine.")
 acos = _unary("acos", tirx.acos, _math.acos, "Arc cosine.")
+asinh = _unary("asinh", tirx.asinh, _math.asinh, "Inverse hyperbolic sine.")
+acosh = _unary("acosh", tirx.acosh, _math.acosh, "Inverse hyperbolic cosine.")
+atanh = _unary("atanh", tirx.atanh, _math.atanh, "Inverse hyperbolic tangent.")
 atan = _unary("atan", tirx.atan, _math.atan, "Arc tangent.")
 floor = _unary("floor", tirx.floor, _math.floor, "Greatest integer not above x, in x's type.")
 ceil = _unary("ceil", tirx.ceil, _math.ceil, "Least integer not below x, in x's type.")
@@ -172,6 +181,45 @@ truncmod = _binary("truncmod", tirx.truncmod, lambda a, b: a - _truncdiv(a, b) *
 fmod = _binary("fmod", tirx.fmod, _math.fmod, "Floating-point remainder with the sign of a.")
 atan2 = _binary("atan2", tirx.atan2, _math.atan2, "Arc tangent of a / b in the right quadrant.")
 copysign = _binary("copysign", tirx.copysign, _math.copysign, "a with the sign of b.")
+
+
+def hypot(a: Any, b: Any) -> Any:
+    """sqrt(a * a + b * b) without overflow on the way."""
+    a, b = values.python_value(values.fold(a)), values.python_value(values.fold(b))
+    if not isinstance(a, ir.Expr) and not isinstance(b, ir.Expr):
+        return _math.hypot(a, b)
+    return tirx.hypot(*(_as_float(e) for e in common(a, b)))
+
+
+def ldexp(x: Any, exponent: Any) -> Any:
+    """x times 2 to the power of a whole number, in x's type."""
+    x, exponent = values.python_value(values.fold(x)), values.python_value(values.fold(exponent))
+    if not values.is_integer(exponent):
+        raise errors.BadPositive(
+            what="the exponent of T.ldexp", required="an integer", value=values.describe(exponent), arg="exponent"
+        )
+    if not isinstance(x, ir.Expr) and not isinstance(exponent, ir.Expr):
+        return _math.ldexp(x, exponent)
+    x = _as_float(values.as_expr(x)) if isinstance(x, ir.Expr) else tirx.const(float(x), "float32")
+    return tirx.ldexp(x, cast_to(values.as_expr(exponent), "int32"))
+
+
+def clz(x: Any) -> Any:
+    """Zero bits in front of the highest set bit of an integer, int32: all of its bits where x is 0."""
+    x = values.python_value(values.fold(x))
+    if not values.is_integer(x):
+        raise errors.BadPositive(what="x of T.clz", required="an integer", value=values.describe(x), arg="x")
+    if isinstance(x, int):
+        width = 32 if -(2**31) <= x < 2**32 else 64
+        return width - (x & (2**width - 1)).bit_length()
+    bits = as_dtype(dtype_of(x)).bits
+    if bits >= 32:
+        return tirx.clz(x)
+    return tirx.clz(cast_to(cast_to(x, f"uint{bits}"), "uint32")) - (32 - bits)
+
+
+def _as_float(expr: Any) -> Any:
+    return expr if "float" in dtype_of(expr) else cast_to(expr, "float32")
 
 
 def ceildiv(a: Any, b: Any) -> Any:

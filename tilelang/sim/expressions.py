@@ -38,6 +38,7 @@ _EXTERN = {
     "ceilf": "ceil", "roundf": "roundf", "truncf": "trunc", "sinf": "sin", "cosf": "cos", "__sinf": "sin",
     "__cosf": "cos", "erff": "erf", "powf": "pow", "__powf": "pow", "fmaf": "fma", "rintf": "nearbyint",
     "nearbyintf": "nearbyint", "fmodf": "fmod", "log1pf": "log1p", "log10f": "log10",
+    "asinhf": "asinh", "acoshf": "acosh", "atanhf": "atanh", "hypotf": "hypot", "ldexpf": "ldexp",
 }  # fmt: skip
 
 

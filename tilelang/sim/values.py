@@ -187,13 +187,18 @@ def select(c: Value, a: Value, b: Value, dtype: np.dtype) -> Value:
     return np.where(c, np.asarray(a, dtype), np.asarray(b, dtype))
 
 
+def _widened(x: Value) -> Any:
+    x = np.asarray(x)
+    return x.astype(np.float32) if _is_float(x.dtype) else x
+
+
 def _in_f32(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function computed in float32 for narrower types (numpy lacks many for bf16)."""
 
     def run(x: Value, *more: Value) -> Value:
         x = np.asarray(x)
         if _is_float(x.dtype) and x.dtype.itemsize < 4:
-            return f(x.astype(np.float32), *[np.asarray(y).astype(np.float32) for y in more]).astype(x.dtype)
+            return f(x.astype(np.float32), *[_widened(y) for y in more]).astype(x.dtype)
         return f(x, *more)
 
     return run
@@ -214,10 +219,11 @@ def _popcount(x: Value) -> Value:
 def _clz(x: Value) -> Value:
     x = np.asarray(x)
     bits = x.dtype.itemsize * 8
-    wide = x.astype(np.uint64) & np.uint64((1 << bits) - 1)
-    return (
-        bits - np.where(wide == 0, 0, np.floor(np.log2(np.maximum(wide, 1).astype(np.longdouble))).astype(np.int64) + 1)
-    ).astype(np.int32)
+    below = x.astype(f"uint{bits}")
+    for step in (1, 2, 4, 8, 16, 32):  # every bit under the highest is set
+        if step < bits:
+            below = below | (below >> below.dtype.type(step))
+    return (bits - np.bitwise_count(below).astype(np.int32)).astype(np.int32)
 
 
 def _one(x: Any) -> Any:
@@ -244,6 +250,9 @@ _F = {
     "cosh": np.cosh,
     "asin": np.arcsin,
     "acos": np.arccos,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "atan": np.arctan,
     "atan2": np.arctan2,
     "floor": np.floor,

@@ -37,6 +37,7 @@ _MATH = frozenset(
     )
     for name in names
 )
+_OF_C_LIBRARY = frozenset({"fmod", "asinh", "acosh", "atanh", "hypot", "ldexp"})
 _EXTERN_CALLS = ("tirx.call_extern", "tirx.call_pure_extern")
 _ENCODERS = frozenset(f"tl_f32_to_{name}" for name in FLOAT_FORMATS)
 _DECODERS = frozenset(f"tl_{name}_to_f32" for name in FLOAT_FORMATS)
@@ -177,6 +178,9 @@ class _Legalizer:
 
     def call(self, call: Any) -> Any:
         name, dtype = getattr(call.op, "name", ""), _dtype(call)
+        if name == "prim.clz":  # LLVM's has no value for 0
+            width = tirx.const(8 * np.dtype(_dtype(call.args[0])).itemsize, dtype)
+            return tirx.Select(tirx.EQ(call.args[0], tirx.const(0, _dtype(call.args[0]))), width, call)
         if name == "tirx.reinterpret":
             if self.narrow(dtype):
                 return decode(call.args[0], dtype)
@@ -188,7 +192,7 @@ class _Legalizer:
             bits = _stored_bits(call.args[0])
             return call if bits is None else tirx.address_of(bits)
         if dtype == "float16" and name in _MATH:  # LLVM's library has no half functions
-            args = [tirx.Cast("float32", a) for a in call.args]
+            args = [tirx.Cast("float32", a) if _dtype(a) == dtype else a for a in call.args]
             return tirx.Cast("float16", _math_call(call, args, "float32"))
         if not self.narrow(dtype):
             return _math_call(call, list(call.args), dtype) if name in _MATH else call
@@ -210,9 +214,10 @@ def _encode_reinterpreted(call: Any) -> Any:
 
 
 def _math_call(call: Any, args: list[Any], dtype: str) -> Any:
-    """The call on other arguments; fmod, which TVM's llvm target does not know, is the C library's."""
-    if getattr(call.op, "name", "") == "tirx.fmod":
-        return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", *args)
+    """The call on other arguments; what TVM's llvm target does not know or computes inexactly is the C library's."""
+    name = getattr(call.op, "name", "").removeprefix("tirx.")
+    if name in _OF_C_LIBRARY:
+        return tirx.call_pure_extern(dtype, name if dtype == "float64" else f"{name}f", *args)
     return ir.Call(call.op, args, attrs=call.attrs, ret_ty=ir.PrimType(dtype))
 
 
