@@ -335,7 +335,7 @@ MODULES = {
     "tilelang.utils.tensor": "TensorSupplyType map_torch_type torch_assert_close",
     "tilelang.carver.arch.driver": "get_num_sms",
     "tilelang.profiler": "do_bench Profiler",
-    "tilelang.tools": "plot_layout",
+    "tilelang.tools": "Analyzer plot_layout",
     "tilelang.autotuner": "autotune set_autotune_inputs AutoTuner",
 }
 
