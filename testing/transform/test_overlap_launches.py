@@ -12,10 +12,12 @@ from tvm import tirx
 
 import tilelang
 import tilelang.language as T
+from tilelang.codegen.cuda import lower_to_cuda
 from tilelang.codegen.legalize import launch_facts
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import launches, walk_list
 from tilelang.support.options import CompileOptions
+from tilelang.target.arch import ARCHS
 from tilelang.transform.pipeline import lower
 
 
@@ -23,6 +25,23 @@ def names(func: Any) -> list[list[str]]:
     """The device ops of each launch, in program order."""
     found = [[DeviceOp.from_node(s) for s in walk_list(kernel.body)] for kernel in launches(func)]
     return [[op.name for op in ops if op is not None] for ops in found]
+
+
+@T.prim_func
+def averages(X: T.Tensor((64, 128), "float32"), Y: T.Tensor((64, 128), "float32")):
+    """The second launch reads what nothing but the first writes, at an address that is known from the start."""
+    mean = T.alloc_global((64,), "float32")
+    with T.Kernel(64, threads=128) as bx:
+        f = T.alloc_fragment((128,), "float32")
+        s = T.alloc_fragment((1,), "float32")
+        T.copy(X[bx, :], f)
+        T.reduce_sum(f, s, dim=0)
+        for i in T.serial(200):
+            s[0] = s[0] * 0.5 + s[0] * 0.5
+        mean[bx] = s[0] / 128
+    with T.Kernel(64, threads=128) as bx:
+        for i in T.Parallel(128):
+            Y[bx, i] = X[bx, i] - mean[bx]
 
 
 def first_op(kernel: Any) -> str:
@@ -44,6 +63,8 @@ def chain(A: T.Tensor((4096,), "float32"), B: T.Tensor((4096,), "float32"), C: T
 
 @T.prim_func
 def leaving(A: T.Tensor((512,), "float32"), n: T.int32):
+    with T.Kernel(4, threads=128) as bx:
+        A[bx * 128 + T.get_thread_binding()] = 2.0
     with T.Kernel(4, threads=128) as bx:
         if bx >= n:
             T.thread_return()
@@ -67,17 +88,29 @@ def test_barriers_and_tensor_maps_come_first_then_the_wait_then_everything_else(
     assert "tma_load_2d" in ops[at:]
 
 
-def test_every_launch_waits_in_front_of_its_first_access() -> None:
+def test_later_launches_wait_in_front_of_their_first_access() -> None:
     func = lower(chain, "sm_90a")
-    assert names(func) == [["griddep_wait", "griddep_launch"]] * 2
-    assert all(facts.programmatic for facts in launch_facts(func))
-    for kernel in launches(func):
-        assert first_op(kernel) == "griddep_wait"
+    assert names(func) == [["griddep_launch"], ["griddep_wait", "griddep_launch"]]
+    assert [facts.programmatic for facts in launch_facts(func)] == [False, True]
+    assert first_op(launches(func)[1]) == "griddep_wait"
+
+
+def test_what_waits_loads_through_no_restricted_pointer() -> None:
+    """CUDA moves loads through `__restrict__` pointers that a kernel stores nothing through in front of the wait."""
+    text = lower_to_cuda(lower(chain, "sm_90a"), ARCHS["sm_90a"]).text
+    first, second = (line for line in text.split("\n") if "__global__" in line and line.endswith("{"))
+    assert "__restrict__" in first and "__restrict__" not in second
+    (by_program,) = (
+        line
+        for line in lower_to_cuda(lower(by_hand, "sm_90a"), ARCHS["sm_90a"]).text.split("\n")
+        if "__global__" in line and line.endswith("{")
+    )
+    assert "__restrict__" not in by_program
 
 
 def test_blocks_that_leave_at_once_wait_as_well() -> None:
     """A grid whose blocks do not wait could end before the one in front of it."""
-    (kernel,) = launches(lower(leaving, "sm_90a"))
+    _, kernel = launches(lower(leaving, "sm_90a"))
     assert first_op(kernel) == "griddep_wait"
 
 
@@ -89,6 +122,15 @@ def test_blocks_that_leave_at_once_wait_as_well() -> None:
 def test_nothing_is_added(func: Any, arch: str, options: dict[str, bool]) -> None:
     ops = sum(names(lower(func, arch, CompileOptions(**options))), [])
     assert ops.count("griddep_wait") == (func is by_hand)
+
+
+@pytest.mark.gpu
+def test_a_launch_reads_what_the_one_in_front_wrote() -> None:
+    kernel = tilelang.compile(averages, target="cuda")
+    for _ in range(20):
+        x, y = torch.randn(64, 128, device="cuda"), torch.empty(64, 128, device="cuda")
+        kernel(x, y)
+        torch.testing.assert_close(y, x - x.mean(1, keepdim=True))
 
 
 @pytest.mark.gpu

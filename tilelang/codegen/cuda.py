@@ -146,6 +146,8 @@ def _lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
         replace(launch, cluster=f.cluster, cooperative=f.cooperative, programmatic=f.programmatic)
         for launch, f in zip(launches, facts, strict=True)
     )
+    shared = [f.programmatic or f.cooperative for f in facts]
+    device = {launch.name: _aliased(device[launch.name], may) for launch, may in zip(launches, shared, strict=True)}
     finished = _finish(device, launches)
 
     def complete(body: str) -> str:
@@ -158,6 +160,13 @@ def _lower_to_cuda(func: Any, arch: Arch) -> CudaSource:
         return complete(line_directives(_print(marked, target), places)), places
 
     return CudaSource(complete(_print(finished, target)), launches, arch, with_lines)
+
+
+def _aliased(func: Any, others_write: bool) -> Any:
+    """The function without `__restrict__` where other grids or blocks may write during its launch what it only reads:
+    CUDA may move loads through a restricted pointer that nothing is stored through to the start of the kernel, in
+    front of every wait."""
+    return func.without_attr("tirx.noalias") if others_write and "tirx.noalias" in func.attrs else func
 
 
 def _finish(device: dict[str, Any], launches: tuple[KernelLaunch, ...]) -> dict[str, Any]:

@@ -6,25 +6,31 @@ After:   if thread == 0: mbar_init(..); sync_threads; if thread == 0: prefetch_t
          griddep_wait; griddep_launch; if warp >= 8: tma_load(A_map, ..) ..
 
 Requires: level 4.
-Ensures:  every thread waits for the grids in front before the first statement that may touch what they wrote or read;
-          in front of the wait are barrier inits and the fetch of tensor maps, which are parameters. Then the next grid
-          may start: it stands at its own wait where it finds room, and its launch is over when this grid ends.
-Does not: touch functions that say pdl_sync or pdl_trigger themselves, nor cooperative launches.
+Ensures:  a kernel that waits does so with every thread, in front of the first statement that may touch what the grids
+          in front wrote or read; before that it makes barriers ready and fetches tensor maps, which are parameters. The
+          next grid may start then: it stands at its own wait where it finds room, and its launch is over when this grid
+          ends.
+Does not: let a function's first launch wait where it loads from global memory by plain code: code generation takes
+          `__restrict__` from kernels that wait (CUDA would load in front of the wait), which costs such a kernel more
+          than an early start gains. It starts as launches do. Functions that say pdl_sync or pdl_trigger themselves,
+          and cooperative launches, stay as they are.
 
-Order is that of the stream: a grid that has waited knows that all grids in front have ended, as each of them has
-waited too. Without the launch attribute, which launchers other than ours may not set, both ops do nothing.
+Order is that of the stream: a grid that has waited knows that all grids in front have ended, as each of them has waited
+or started behind the end of those in front. Without the launch attribute, which launchers other than ours may not set,
+both ops do nothing.
 """
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import DEVICE_OP_PREFIX
+from tilelang.ir.attrs import DEVICE_OP_PREFIX, GLOBAL
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, as_stmt, bodies, map_kernels
-from tilelang.ir.walk import LOAD, collect
+from tilelang.ir.walk import LOAD, collect, loads_in
 from tilelang.target.arch import Arch
 
 __all__ = ["overlap_launches"]
@@ -39,10 +45,18 @@ def overlap_launches(func: Any, arch: Arch, enabled: bool = True) -> Any:
     """The function with launches that overlap the end of those in front."""
     if not enabled or arch.sm < SM or any(op.name in _OWN for op in _device_ops(func.body)):
         return func
-    return map_kernels(func, _overlap)
+    numbers = count()
+
+    def overlap(kernel: Kernel) -> Kernel:
+        return _overlap(kernel, waits=next(numbers) > 0 or not _loads_plainly(kernel))
+
+    return map_kernels(func, overlap)
 
 
-def _overlap(kernel: Kernel) -> Kernel:
+def _overlap(kernel: Kernel, waits: bool) -> Kernel:
+    if not waits:
+        start = next((i for i, s in enumerate(kernel.body) if not _is_declaration(s)), len(kernel.body))
+        return kernel.with_body([*kernel.body[:start], device_op("griddep_launch"), *kernel.body[start:]])
     at = next((i for i, s in enumerate(kernel.body) if not _is_start(s)), len(kernel.body))
     maps = {op["map"].args[0]: op["map"] for op in _device_ops(as_stmt(kernel.body)) if "map" in op.operands}
     fetch = [device_op("prefetch_tensormap", address) for address in maps.values()]
@@ -52,9 +66,20 @@ def _overlap(kernel: Kernel) -> Kernel:
     return kernel.with_body([*kernel.body[:at], *begin, *wait, *kernel.body[at:]])
 
 
+def _loads_plainly(kernel: Kernel) -> bool:
+    """Does code load from global memory other than through an instruction that takes an address?"""
+    body = as_stmt(kernel.body)
+    addressed = {call.args[0] for call in collect(body, ir.Call) if _name(call).endswith("address_of")}
+    return any(n.source.ty.storage_scope == GLOBAL and n not in addressed for n in loads_in(body))
+
+
+def _is_declaration(stmt: Any) -> bool:
+    return isinstance(stmt, tirx.AllocBuffer | tirx.DeclBuffer)
+
+
 def _is_start(stmt: Any) -> bool:
     """Is it a declaration or arithmetic, or does it make barriers ready?"""
-    if isinstance(stmt, tirx.AllocBuffer | tirx.DeclBuffer):
+    if _is_declaration(stmt):
         return True
     if isinstance(stmt, tirx.Bind):
         return not _opaque(stmt.value)
