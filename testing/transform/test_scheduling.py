@@ -672,6 +672,41 @@ def test_a_barrier_in_divergent_code_is_an_error() -> None:
         after(b.func, "insert_sync")
 
 
+def test_a_barrier_stands_in_front_of_a_branch_that_values_of_the_run_decide() -> None:
+    """Who takes it is not known, so that no barrier inside could order what the same threads did before."""
+    with Builder(64, params={"C": ((64,), "float32")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (64,), "float32")
+        b.emit(store(S, 0.0, b.tx))
+        with b.branch(C[b.tx] < 1.0):
+            b.emit(store(S, 1.0, 63 - b.tx))
+    assert outline(after(b.func, "insert_sync")) == text("sync_threads", "if")
+
+
+def test_a_barrier_that_not_all_threads_of_an_iteration_reach_stands_in_front_of_the_loop() -> None:
+    with Builder(64, params={"C": ((4, 64), "float32")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (64,), "float32")
+        b.emit(store(S, 0.0, 63 - b.tx))
+        with b.serial(4) as k:
+            with b.branch(C[k, b.tx] < 1.0):
+                b.emit(tirx.Continue())
+            b.emit(store(S, 1.0, b.tx))
+    assert outline(after(b.func, "insert_sync")) == text("sync_threads", "for 4", "  if")
+
+
+def test_an_order_between_iterations_that_not_all_threads_reach_is_an_error() -> None:
+    with Builder(64, params={"C": ((4, 64), "float32")}) as b:
+        (C,) = b.args
+        S = b.shared("S", (64,), "float32")
+        with b.serial(4) as k:
+            with b.branch(C[k, b.tx] < 1.0):
+                b.emit(tirx.Continue())
+            b.emit(store(S, 1.0, b.tx + k))
+    with pytest.raises(BarrierInDivergentCode):
+        after(b.func, "insert_sync")
+
+
 # -- pipeline_async_copies, plan_stages, plan_arena ----------------------------------------------------------
 
 

@@ -15,9 +15,10 @@ Does not: order ring buffers against their producer (mbarriers do), nor accesses
           program that has barriers of its own: those are its author's to order, and one more could hang it.
 
 The state is what was touched since the last barrier, and by which threads. Loops are walked twice, the second time from
-the joined state of entry and back edge, so that a barrier may serve the next iteration. In a branch that a known group
-of threads takes (analysis/thread_groups.py), barriers are named barriers of that group; what other threads touched
-before is ordered in front of the branch.
+the joined state of entry and back edge, so that a barrier may serve the next iteration; one that could only stand where
+some threads have left an iteration stands in front of the loop, if that orders everything. In a branch that a known
+group of threads takes (analysis/thread_groups.py), barriers are named barriers of that group; what other threads
+touched before is ordered in front of the branch, and what any thread touched where the group is not known.
 """
 
 from __future__ import annotations
@@ -219,14 +220,16 @@ class _Inserter:
         if isinstance(stmt, tirx.For | tirx.While):
             if inner[0] != outer:
                 self.settle(stmt, state, out, inner)
-            self.enter(stmt, inner[0])
-            _, after, _ = self.iterate(stmt, state.copy())
-            entry = state.join(after)
-            new, after, _ = self.iterate(stmt, entry.copy())
-            # Barriers of `new` may have left less behind, never more.
-            _, again, broken = self.iterate(stmt, entry.join(after))
-            self.leave(outer)
-            return with_bodies(stmt, [new]), entry.join(after).join(again).join(broken)
+            around, left = len(self.around), len(self.left)
+            try:
+                return self.loop(stmt, inner[0], state)
+            except BarrierInDivergentCode:
+                del self.around[around:], self.left[left:]
+                self.group = outer
+                if not (state.pending and self.can_sync(outer)):
+                    raise
+                self.barrier(state, out, stmt)  # what stands in front may be all that no iteration can wait for
+                return self.loop(stmt, inner[0], state)
         split = any(g != outer for g in inner)
         if split:
             self.settle(stmt, state, out, inner)
@@ -244,6 +247,18 @@ class _Inserter:
         if split:
             result = self.rejoin(stmt, state, inner, result)
         return with_bodies(stmt, news), result
+
+    def loop(self, stmt: Any, inner: Group | None, state: _State) -> tuple[Any, _State]:
+        """A loop whose iterations the threads `inner` run, and the state behind it."""
+        outer = self.group
+        self.enter(stmt, inner)
+        _, after, _ = self.iterate(stmt, state.copy())
+        entry = state.join(after)
+        new, after, _ = self.iterate(stmt, entry.copy())
+        # Barriers of `new` may have left less behind, never more.
+        _, again, broken = self.iterate(stmt, entry.join(after))
+        self.leave(outer)
+        return with_bodies(stmt, [new]), entry.join(after).join(again).join(broken)
 
     def iterate(self, loop: Any, state: _State) -> tuple[list[Any], _State, _State]:
         """One pass over a loop's body, with the condition that is asked again at its end. The second state is that of
@@ -326,7 +341,7 @@ class _Inserter:
             self.record(stmt, [(self.here, t) for t in self.tracked(stmt)], state, out)
             return
         parts = zip(bodies(stmt), inner, strict=True)
-        self.record(stmt, [(g or self.here, t) for b, g in parts for s in b for t in self.tracked(s)], state, out, True)
+        self.record(stmt, [(g, t) for b, g in parts for s in b for t in self.tracked(s)], state, out, True)
 
     def publish(self, stmt: Any, state: _State, out: list[Any]) -> None:
         """What stands in front of an arrival of the program's own: the threads that wait for it may read by the async
@@ -341,11 +356,11 @@ class _Inserter:
             state.stores.clear()
 
     def record(
-        self, stmt: Any, touched: list[tuple[Group, Touch]], state: _State, out: list[Any], arms: bool = False
+        self, stmt: Any, touched: list[tuple[Group | None, Touch]], state: _State, out: list[Any], arms: bool = False
     ) -> None:
         """What must stand in front of these accesses; and, unless they are made in the arms of a branch, that they are
-        made."""
-        now = [(t, g, self.can_sync(g)) for g, t in touched]
+        made. Threads that are not known (None) may be any of those at hand; no barrier of theirs orders anything."""
+        now = [(t, g or self.here, self.can_sync(g)) for g, t in touched]
         by_author = self.is_own(stmt)
         elements = {t.buffer: None if arms else places(stmt, t.buffer, self.groups) for t, _, _ in now}
         overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
