@@ -333,7 +333,12 @@ MODULES = {
         """,
     "tilelang.utils.target": "determine_target",
     "tilelang.utils.tensor": "TensorSupplyType map_torch_type torch_assert_close",
+    "tilelang.carver.arch": "CUDA CDNA RDNA CPU METAL driver",
     "tilelang.carver.arch.driver": "get_num_sms",
+    "tilelang.carver.roller.rasterization": "NoRasterization Rasterization2DRow",
+    "tilelang.carver.template": """
+        MatmulTemplate GEMVTemplate ElementwiseTemplate GeneralReductionTemplate FlashAttentionTemplate ConvTemplate
+        """,
     "tilelang.profiler": "do_bench Profiler",
     "tilelang.tools": "Analyzer plot_layout",
     "tilelang.autotuner": "autotune set_autotune_inputs AutoTuner",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 import tilelang.language as T
+from tilelang.carver.arch import CUDA
 from tilelang.tools import Analyzer
 
 
@@ -43,6 +44,7 @@ def test_rates_follow_the_type_and_the_architecture():
     times = [Analyzer.analysis(product(4096, 4096, 4096, t), "sm_90a").estimated_time for t in ("float16", "int8")]
     assert times[0] == pytest.approx(2 * times[1])
     assert Analyzer.analysis(product(4096, 4096, 4096), "sm_80").expected_tflops == pytest.approx(312.0)
+    assert Analyzer.analysis(product(4096, 4096, 4096), CUDA("sm_80")).expected_tflops == pytest.approx(312.0)
 
 
 def test_few_blocks_have_few_sms():

@@ -52,6 +52,13 @@ class GemmWarpPolicy(Enum):
     FullRow = "full_row"
     FullCol = "full_col"
 
+    @classmethod
+    def from_warp_partition(cls, rows: int, columns: int) -> GemmWarpPolicy:
+        """The policy that makes a grid of `rows` by `columns` warps."""
+        if columns == 1:
+            return cls.FullRow
+        return cls.FullCol if rows == 1 else cls.Square
+
 
 def copy(
     src: Any,

@@ -4,5 +4,6 @@
 from __future__ import annotations
 
 from tilelang.carver.arch import driver
+from tilelang.carver.arch.models import CDNA, CPU, CUDA, METAL, RDNA, TileDevice
 
-__all__ = ["driver"]
+__all__ = ["CDNA", "CPU", "CUDA", "METAL", "RDNA", "TileDevice", "driver"]
