@@ -101,7 +101,7 @@ def test_weights_in_registers_are_the_left_operand():
             T.gemm(As, Bl, Cl, transpose_B=True, clear_accum=True)
             T.copy(Cl, C[0, bx * 64])
 
-    assert "wgmma      As @ Bl -> Cl   (operands swapped" in inspect_program(main, "sm_90a").text()
+    assert "wgmma      As @ Bl_0 -> Cl   (operands swapped" in inspect_program(main, "sm_90a").text()
     torch.manual_seed(0)
     a, b = torch.randn(16, K).half(), torch.randint(-8, 8, (N, K), dtype=torch.int8)
     want = a.double() @ (b.double() * 0.5).T

@@ -124,7 +124,8 @@ def _with(expr: Any, old: Any, new: Any) -> Any:
 
 
 def _predicates(stmt: Any) -> Iterator[Change]:
-    """Other threads or iterations: one more, none, or a boundary that is shifted by one."""
+    """Other threads or iterations: one more, none, or a boundary that is shifted by one, or by what the value compared
+    moves in."""
     inner = walk_list(as_list(stmt.then_case))
     ops = {op.name for s in inner if (op := DeviceOp.from_node(s)) is not None}
     if not ops - HINTS and not any(_stores(s) for s in inner):
@@ -150,11 +151,17 @@ def _comparisons(part: Any, stmt: Any) -> Iterator[Change]:
             yield "two threads", tirx.all(part.a >= part.b, part.a <= part.b + 1)
             yield "no thread", tirx.EQ(part.a, part.b - 4096)
         case tirx.GE():
-            yield "boundary+1", part.a >= part.b + 1
-            yield "boundary-1", part.a >= part.b - 1
+            yield "boundary+1", part.a >= part.b + _step(part.a)
+            yield "boundary-1", part.a >= part.b - _step(part.a)
         case tirx.LT():
-            yield "boundary+1", part.a < part.b + 1
-            yield "boundary-1", part.a < part.b - 1
+            yield "boundary+1", part.a < part.b + _step(part.a)
+            yield "boundary-1", part.a < part.b - _step(part.a)
+
+
+def _step(value: Any) -> int:
+    """Of what the value is a multiple: `warp * 32 >= 127` is `warp * 32 >= 128`."""
+    factors = [const_int(x) for x in (value.a, value.b)] if isinstance(value, tirx.Mul) else []
+    return next((f for f in factors if f), 1)
 
 
 def _stores(stmt: Any) -> bool:
