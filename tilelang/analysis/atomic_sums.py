@@ -9,8 +9,9 @@ from tvm import ir, tirx
 
 from tilelang.analysis.effects import Touch, expr_touches, own_touches
 from tilelang.ir.device_ops import DeviceOp
+from tilelang.ir.stmts import walk_list
 
-__all__ = ["Sum", "lasting_touches", "sum_of"]
+__all__ = ["Sum", "lasting_touches", "only_adds_to", "sum_of"]
 
 
 class Sum(NamedTuple):
@@ -21,10 +22,10 @@ class Sum(NamedTuple):
     dtype: str
 
 
-def sum_of(stmt: Any) -> Sum | None:
-    """The sum that a statement is: relaxed, of an element of a tensor; else None."""
+def sum_of(stmt: Any, space: str = "global") -> Sum | None:
+    """The sum that a statement is: relaxed, of an element in `space`, which is global or shared; else None."""
     op = DeviceOp.from_node(stmt) if isinstance(stmt, tirx.Evaluate) else None
-    if op is None or op.name != "atomic_add" or op.statics["space"] != "global" or op.statics["order"] != "relaxed":
+    if op is None or op.name != "atomic_add" or op.statics["space"] != space or op.statics["order"] != "relaxed":
         return None
     element = op["p"].args[0] if getattr(op["p"].op, "name", "") == "tirx.address_of" else None
     return Sum(element, op["x"], op.statics["dtype"]) if isinstance(element, ir.TensorLoad) else None
@@ -37,3 +38,17 @@ def lasting_touches(stmt: Any) -> frozenset[Touch]:
         return own_touches(stmt)
     inside = (t for e in (added.value, *added.element.indices) for t in expr_touches(e))
     return frozenset((Touch(added.element.source, write=True), *inside))
+
+
+def only_adds_to(stmt: Any, buffer: Any) -> bool:
+    """All that a statement, with those inside it, does to a buffer of shared memory is to add to elements."""
+    for s in walk_list([stmt]):
+        reads = [t for t in own_touches(s) if t.buffer.same_as(buffer)]
+        added = sum_of(s, "shared") if reads else None
+        if reads and (added is None or not added.element.source.same_as(buffer)):
+            return False
+        if added is not None and any(
+            t.buffer.same_as(buffer) for e in (added.value, *added.element.indices) for t in expr_touches(e)
+        ):
+            return False
+    return True

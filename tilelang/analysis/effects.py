@@ -40,13 +40,15 @@ def is_async_gemm(stmt: Any) -> bool:
 
 
 def expr_touches(expr: Any) -> set[Touch]:
-    """Buffers an expression loads from; an address taken counts as read and write."""
+    """Buffers an expression loads from; an address taken counts as read and write, what its indices load as read."""
     found: set[Touch] = set()
     escaped: set[Any] = set()
 
     def call(node: Any) -> None:
         name = getattr(node.op, "name", "")
-        if name in ("tirx.address_of", "tirx.buffer_data", "tirx.tvm_access_ptr"):
+        if name == "tirx.address_of" and isinstance(node.args[0], ir.TensorLoad):
+            escaped.add(node.args[0].source)
+        elif name in ("tirx.address_of", "tirx.buffer_data", "tirx.tvm_access_ptr"):
             tvm_ffi.structural_walk(node, (ir.Var, lambda v: escaped.add(v) if tirx.is_buffer_var(v) else None))
 
     tvm_ffi.structural_walk(expr, [(ir.TensorLoad, lambda n: found.add(Touch(n.source, False))), (ir.Call, call)])

@@ -7,7 +7,7 @@ After:   S[..] = f(x); fence_proxy_async; barrier; gemm(S, ..)      copy(P, stag
 
 Requires: level 3 with arena offsets and asynchronous gemms retired before their operands are rewritten.
 Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them (none
-          where each thread finds its own elements, analysis/own_elements.py), a
+          where each thread finds its own elements, analysis/own_elements.py, nor between atomic sums), a
           generic write has a proxy fence before an async access, and bytes a bulk store still reads are not
           overwritten: a wait for one stands in front of a barrier that is there anyway, if one is. No barrier stands in
           divergent code.
@@ -30,7 +30,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tilelang.analysis.atomic_sums import lasting_touches
+from tilelang.analysis.atomic_sums import lasting_touches, only_adds_to
 from tilelang.analysis.effects import Touch, expr_touches, touches
 from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.own_elements import Places, places, share_elements
@@ -62,13 +62,14 @@ def insert_sync(func: Any, automatic: bool = True) -> Any:
 class _Pending:
     """An access since the last barrier of `group`, which made it. `settled`: a barrier of that group came after it, so
     that only other threads still have to be kept apart from it. `places`: its elements, where they are known. `own`:
-    its author orders it."""
+    its author orders it. `adds`: it only adds to elements."""
 
     touch: Touch
     group: Group
     settled: bool = False
     places: Places | None = None
     own: bool = False
+    adds: bool = False
 
 
 @dataclass
@@ -303,7 +304,11 @@ class _Inserter:
         kept |= {replace(p, settled=True) for p in passed - ends.pending}
         for body, group in zip(bodies(stmt), inner, strict=True):
             by = group or self.here
-            mine = {_Pending(t, by, own=self.is_own(s)) for s in body for t in self.tracked(s)}
+            mine = {
+                _Pending(t, by, own=self.is_own(s), adds=only_adds_to(s, t.buffer))
+                for s in body
+                for t in self.tracked(s)
+            }
             kept |= {p if p in ends.pending or not self.can_sync(group) else replace(p, settled=True) for p in mine}
         return _State(kept, ends.unfenced | before.unfenced, ends.stores)
 
@@ -363,13 +368,14 @@ class _Inserter:
         now = [(t, g or self.here, self.can_sync(g)) for g, t in touched]
         by_author = self.is_own(stmt)
         elements = {t.buffer: None if arms else places(stmt, t.buffer, self.groups) for t, _, _ in now}
+        adds = {t.buffer: only_adds_to(stmt, t.buffer) for t, _, _ in now}
         overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
         unfenced = any(t.asynchronous and self.overlap(t.buffer, b) for t, _, _ in now for b in state.unfenced)
         clash = any(
             self.clash(t, g, own and arms, p, elements[t.buffer])
             for t, g, own in now
             for p in state.pending
-            if not (by_author and p.own and t.buffer.same_as(p.touch.buffer))
+            if not (t.buffer.same_as(p.touch.buffer) and ((by_author and p.own) or (adds[t.buffer] and p.adds)))
         )
         if overwritten:
             earlier = None if unfenced or clash else self.barrier_behind_stores(out)
@@ -384,7 +390,9 @@ class _Inserter:
         if overwritten or unfenced or clash:
             self.barrier(state, out, stmt)
         if not arms:
-            state.pending |= {_Pending(t, g, places=elements[t.buffer], own=by_author) for t, g, _ in now}
+            state.pending |= {
+                _Pending(t, g, places=elements[t.buffer], own=by_author, adds=adds[t.buffer]) for t, g, _ in now
+            }
             state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
             if _is_store(stmt):
                 state.stores |= {t.buffer for t, _, _ in now if not t.write}

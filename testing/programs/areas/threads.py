@@ -393,6 +393,54 @@ def histogram_in_two_levels():
     return run(main, a, changed(torch.zeros(17).int(), torch.bincount(a, minlength=17).int()))
 
 
+@program(early=("continue", "break", "guard"))
+def histogram_by_threads_in_rounds(early):
+    """Each thread counts what it finds as long as there is something; the bins are zero before any of them starts."""
+
+    @T.prim_func
+    def main(A: T.Tensor((1000,), "int32"), H: T.Tensor((17,), "int32")):
+        with T.Kernel(3, threads=128) as b:
+            C = T.alloc_shared((17,), "int32")
+            tx = T.get_thread_binding()
+            T.clear(C)
+            for r in T.serial(3):
+                i = (b * 3 + r) * 128 + tx
+                if early == "guard":
+                    if i < 1000:
+                        T.atomic_add(C[A[i]], 1)
+                else:
+                    if i >= 1000:
+                        if early == "continue":
+                            continue
+                        else:
+                            break
+                    T.atomic_add(C[A[i]], 1)
+            for i in T.Parallel(17):
+                T.atomic_add(H[i], C[i])
+
+    a = torch.randint(0, 17, (1000,), dtype=torch.int32)
+    return run(main, a, changed(torch.zeros(17).int(), torch.bincount(a, minlength=17).int()))
+
+
+@program()
+def stores_that_data_decides_follow_those_of_all_threads():
+    """What a thread overwrites in a branch was written by another one in front of it."""
+
+    @T.prim_func
+    def main(A: T.Tensor((96,), "int32"), O: T.Tensor((96,), "int32")):
+        with T.Kernel(1, threads=96):
+            S = T.alloc_shared((96,), "int32")
+            tx = T.get_thread_binding()
+            S[tx] = 7
+            if A[tx] > 0:
+                S[95 - tx] = A[tx]
+            for i in T.Parallel(96):
+                O[i] = S[i]
+
+    a = ints(96)
+    return run(main, a, out(torch.where(a > 0, a, 7).flip(0).int()))
+
+
 @program(order=("relaxed", "acquire", "release", "acq_rel", "seq_cst"))
 def memory_orders(order):
     """Loads and stores that are atomic, in every order that fits them."""
