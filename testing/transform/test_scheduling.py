@@ -15,7 +15,7 @@ from tvm import sym, tirx
 
 from tilelang.analysis.register_pressure import peak_registers
 from tilelang.ir.attrs import OFFSET, RING
-from tilelang.ir.device_ops import DeviceOp
+from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import as_list, launches, shape_of, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.sim import simulate
@@ -178,6 +178,22 @@ def test_a_gemm_is_retired_before_its_shared_operand_is_written() -> None:
         "gemm A B acc async",
         "wait_gemm acc pending=0",
     )
+
+
+def test_a_gemm_is_retired_before_other_blocks_of_the_cluster_are_told() -> None:
+    """They may go on to send a tile into the operands."""
+    with Builder(128, params={"A": ((64, 64), "float16"), "C": ((64, 64), "float32")}) as b:
+        A, C = b.args
+        As, Bs, acc = b.shared("As", (64, 64)), b.shared("Bs", (64, 64)), b.fragment("acc", (64, 64))
+        b.fill(acc)
+        b.copy(A, As)
+        b.copy(A, Bs)
+        b.gemm(As, Bs, acc)
+        b.emit(device_op("cluster_arrive", relaxed=False))
+        b.emit(device_op("cluster_wait"))
+        b.copy(acc, C)
+    got = [line.split()[0] for line in outline(after(b.func, "schedule_gemms"))]
+    assert got.index("gemm") < got.index("wait_gemm") < got.index("cluster_arrive")
 
 
 def test_a_gemm_stays_in_flight_over_the_back_edge() -> None:

@@ -16,7 +16,7 @@ from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["by_hand", "device_ops_in", "user_barrier_ids", "user_barriers"]
+__all__ = ["arrives_in_cluster", "by_hand", "device_ops_in", "user_barrier_ids", "user_barriers"]
 
 _OPS = frozenset({"async_copy", "tma_copy_cluster", "tma_copy_in", "tma_copy_out", "wait_gemm"})
 _REGISTERS = frozenset({"setmaxnreg_dec", "setmaxnreg_inc"})
@@ -58,6 +58,12 @@ def user_barriers(stmts: Iterable[Any]) -> bool:
         for op in device_ops_in(stmts)
         for e in op.effects
     )
+
+
+def arrives_in_cluster(stmts: Iterable[Any]) -> bool:
+    """Do statements tell other blocks of the cluster that this one has got here?"""
+    ops = device_ops_in(stmts)
+    return any(isinstance(e, Sync) and e.scope == "cluster" and e.arrives for op in ops for e in op.effects)
 
 
 def user_barrier_ids(stmts: Iterable[Any]) -> set[int]:
