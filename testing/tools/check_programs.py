@@ -70,3 +70,18 @@ def persistent(tiles, block=64, blocks=4):
                         y[tile * blocks + bx, i] = x[tile * blocks + bx, i] + 1.0
 
     return main
+
+
+@tilelang.jit
+def mirrored(threads=32):
+    """Blocks read what others wrote, behind a barrier of the grid."""
+
+    @T.prim_func
+    def main(x: T.Tensor((4, 32), "int32"), w: T.Tensor((4, 32), "int32"), y: T.Tensor((4, 32), "int32")):
+        with T.Kernel(4, threads=threads) as bx:
+            t = T.get_thread_binding()
+            w[bx, t] = x[bx, t] * 2
+            T.sync_grid()
+            y[bx, t] = w[3 - bx, 31 - t]
+
+    return main

@@ -78,6 +78,11 @@ def test_blocks_that_walk_over_tiles():
     assert result.exit_code == 0 and "y: agrees in 3200 elements" in result.output, result.output
 
 
+def test_blocks_that_meet_at_a_barrier_of_the_grid():
+    result = check("mirrored")
+    assert result.exit_code == 0 and "y: agrees in 128 elements" in result.output, result.output
+
+
 def test_costs_are_shown():
     result = check("scale", "n=1000", "--costs")
     assert "costs of 16 blocks" in result.output, result.output

@@ -143,7 +143,7 @@ class Program:
 
     def grids(self, args: Sequence[Any]) -> list[int]:
         """Blocks of each launch for these arguments, in parameter order."""
-        _, found = self._host(dict(zip(self.params, args, strict=True)), lambda *_: None)
+        _, found = self._host(self._given(args, "all"), lambda *_: None)
         return [int(np.prod([int(x.get(f"blockIdx.{d}", 1)) for d in "xyz"])) for x in found]
 
     def line(self, site: int) -> str:
@@ -192,11 +192,7 @@ class Program:
         not fit. `costs` and `written` take down what the blocks cost and which bytes of arguments they write.
         """
         self._costs, self._written = costs, written
-        own = self._tile_queue(blocks)
-        wanted = [p for p in self.params if p not in own]
-        given = own | (dict(args) if isinstance(args, Mapping) else dict(zip(wanted, args, strict=True)))
-        if missing := [p for p in self.params if p not in given]:
-            raise TypeError(f"{self.name} needs {missing}")
+        given = self._given(args, blocks)
         how = POLICIES[policy] if isinstance(policy, str) else policy
         reports: dict[Any, Report] = {}
         t0 = time.perf_counter()
@@ -220,6 +216,17 @@ class Program:
                 self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
         stats |= {"seconds": time.perf_counter() - t0, "gangs": dict(self.partitions)}
         return list(reports.values()), stats
+
+    def _given(self, args: Mapping[str, Any] | Sequence[Any], blocks: Any) -> dict[str, Any]:
+        """The arguments by name, with the one that launchers supply. Raises TypeError where some are missing."""
+        own = self._tile_queue(blocks)
+        wanted = [p for p in self.params if p not in own]
+        if not isinstance(args, Mapping) and len(args) != len(wanted):
+            raise TypeError(f"{self.name} takes {len(wanted)} arguments ({', '.join(wanted)}), given {len(args)}")
+        given = own | dict(args if isinstance(args, Mapping) else zip(wanted, args, strict=True))
+        if missing := [p for p in self.params if p not in given]:
+            raise TypeError(f"{self.name} needs {missing}")
+        return given
 
     def _tile_queue(self, blocks: Any) -> dict[str, Any]:
         """The parameter that launchers supply themselves: the counter of tiles, and the state of grid barriers. Where
