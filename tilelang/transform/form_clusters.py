@@ -29,11 +29,11 @@ from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, rebuild, s
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.layout import loads as load_layout
 from tilelang.layout import shared_tile_of
+from tilelang.transform.rasterize_blocks import ORDERS
 
 __all__ = ["BLOCKS", "form_clusters", "pair_blocks"]
 
 BLOCKS = 2
-_ORDERS = frozenset({"use_swizzle", "order_blocks"})
 
 
 def form_clusters(func: Any, ctx: Any) -> Any:
@@ -43,7 +43,7 @@ def form_clusters(func: Any, ctx: Any) -> Any:
 
 def _form(kernel: Kernel, ctx: Any) -> Kernel:
     ops = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) is not None]
-    if any(op.name in _ORDERS or op.attrs.get("blocks", 1) > 1 for op in ops):
+    if any(op.name in ORDERS or op.attrs.get("blocks", 1) > 1 for op in ops):
         return kernel
     if ctx.options.cluster != BLOCKS or not ctx.arch.cluster:
         return kernel

@@ -49,7 +49,7 @@ from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.layout import row_major
 from tilelang.transform.form_clusters import BLOCKS, pair_blocks
 from tilelang.transform.plan_stages import shared_bytes, stages_asked, stages_that_fit
-from tilelang.transform.rasterize_blocks import length_order, panel_order
+from tilelang.transform.rasterize_blocks import ORDERS, length_order, panel_order
 from tilelang.transform.specialize_warps import plan_roles
 from tilelang.transform.store_by_warpgroup import warpgroup_stores
 
@@ -58,8 +58,7 @@ __all__ = ["make_persistent"]
 TILE_SLOTS = 2
 MANY_THREADS = 384
 MIN_STAGES = 3  # fewer cost more than the overlap gains
-_ORDERS = frozenset({"use_swizzle", "order_blocks"})
-_OPS = _ORDERS | {"copy", "gemm", "fill", "reduce", "combine", "cumulate", "any_row", "store_tile"}
+_OPS = ORDERS | {"copy", "gemm", "fill", "reduce", "combine", "cumulate", "any_row", "store_tile"}
 _PURE = frozenset({DEVICE_OPS["div_full"].op_name})
 _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
@@ -192,8 +191,8 @@ def _count(kernel: Kernel) -> Any:
 
 def _loop_over_tiles(kernel: Kernel, ctx: Any, queue: Any) -> Kernel:
     ops = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) is not None]
-    order = next((op for op in ops if op.name in _ORDERS), None)
-    body = rebuild(kernel.body, lambda s: None if (op := TileOp.from_stmt(s)) and op.name in _ORDERS else s)
+    order = next((op for op in ops if op.name in ORDERS), None)
+    body = rebuild(kernel.body, lambda s: None if (op := TileOp.from_stmt(s)) and op.name in ORDERS else s)
     kernel = kernel.with_body(body)
     pair = _pair(kernel, order, ctx)
     shared, kernel = pair or ("", kernel)

@@ -21,7 +21,9 @@ from tvm import tirx
 from tilelang.ir.stmts import Kernel, const_int, map_kernels, rebuild, substitute, walk_list
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["length_order", "panel_order", "rasterize_blocks"]
+__all__ = ["ORDERS", "length_order", "panel_order", "rasterize_blocks"]
+
+ORDERS = frozenset({"use_swizzle", "order_blocks"})  # tile ops that say in which order blocks are visited
 
 
 def rasterize_blocks(func: Any) -> Any:
@@ -53,7 +55,7 @@ def _rasterize(kernel: Kernel) -> Kernel:
 
 def _order_op(stmt: Any) -> TileOp | None:
     op = TileOp.from_stmt(stmt)
-    return op if op is not None and op.name in ("use_swizzle", "order_blocks") else None
+    return op if op is not None and op.name in ORDERS else None
 
 
 def _by_length(kernel: Kernel, order: TileOp, tags: list[str]) -> dict[str, Any]:
