@@ -27,6 +27,7 @@ __all__ = [
     "buffers_in",
     "const_int",
     "consumer_list",
+    "consumer_threads",
     "dtype_of",
     "fresh",
     "inlined",
@@ -322,6 +323,14 @@ def consumer_list(stmts: list[Stmt]) -> list[Stmt]:
         if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE and str(stmt.value.value) == "consumer":
             return as_list(stmt.body)
     return stmts
+
+
+def consumer_threads(kernel: Kernel) -> int:
+    """How many threads compute: those of the consumer role, all where there are no roles."""
+    for stmt in walk_list(kernel.body):
+        if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE:
+            return int(stmt.node)
+    return kernel.threads
 
 
 def fresh(stmts: Iterable[Stmt], mapping: dict[Any, Any] | None = None) -> list[Stmt]:

@@ -23,9 +23,9 @@ from tvm import tirx
 
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.work import last_heavy
-from tilelang.ir.attrs import ROLE, VAR
+from tilelang.ir.attrs import VAR
 from tilelang.ir.device_ops import device_op
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies, with_unique_names
+from tilelang.ir.stmts import Kernel, bodies, consumer_threads, map_kernels, with_bodies, with_unique_names
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["ask_ahead"]
@@ -39,8 +39,7 @@ def ask_ahead(func: Any, enabled: bool = True) -> Any:
 
 
 def _ask_in(kernel: Kernel) -> Kernel:
-    roles = [int(s.node) for s in walk_list(kernel.body) if isinstance(s, tirx.AttrStmt) and s.attr_key == ROLE]
-    if max(roles, default=kernel.threads) > MOST_THREADS:
+    if consumer_threads(kernel) > MOST_THREADS:
         return kernel
     return kernel.with_body(with_unique_names(_visit(kernel.body)))  # a peeled loop asks for the same tiles again
 

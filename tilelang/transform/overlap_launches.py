@@ -27,9 +27,10 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.analysis.manual import device_ops_in
 from tilelang.ir.attrs import DEVICE_OP_PREFIX, GLOBAL
 from tilelang.ir.device_ops import DeviceOp, device_op
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, map_kernels
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, launches, map_kernels
 from tilelang.ir.walk import LOAD, collect, loads_in
 from tilelang.target.arch import Arch
 
@@ -43,7 +44,7 @@ _START = frozenset({"mbar_init", "fence_mbar_init", "sync_threads", "cluster_arr
 
 def overlap_launches(func: Any, arch: Arch, enabled: bool = True) -> Any:
     """The function with launches that overlap the end of those in front."""
-    if not enabled or arch.sm < SM or any(op.name in _OWN for op in _device_ops(func.body)):
+    if not enabled or arch.sm < SM or any(op.name in _OWN for k in launches(func) for op in device_ops_in(k.body)):
         return func
     numbers = count()
 
@@ -58,7 +59,7 @@ def _overlap(kernel: Kernel, waits: bool) -> Kernel:
         start = next((i for i, s in enumerate(kernel.body) if not _is_declaration(s)), len(kernel.body))
         return kernel.with_body([*kernel.body[:start], device_op("griddep_launch"), *kernel.body[start:]])
     at = next((i for i, s in enumerate(kernel.body) if not _is_start(s)), len(kernel.body))
-    maps = {op["map"].args[0]: op["map"] for op in _device_ops(as_stmt(kernel.body)) if "map" in op.operands}
+    maps = {op["map"].args[0]: op["map"] for op in device_ops_in(kernel.body) if "map" in op.operands}
     fetch = [device_op("prefetch_tensormap", address) for address in maps.values()]
     one = tirx.EQ(kernel.linear_thread(), tirx.const(0, "int32"))
     begin = [tirx.IfThenElse(one, as_stmt(fetch), None)] if fetch else []
@@ -96,7 +97,3 @@ def _opaque(expr: Any) -> bool:
 
 def _name(node: Any) -> str:
     return str(getattr(getattr(node, "op", None), "name", ""))
-
-
-def _device_ops(root: Any) -> list[DeviceOp]:
-    return [op for call in collect(root, ir.Call) if (op := DeviceOp.from_node(call)) is not None]

@@ -23,17 +23,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
-
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
 from tilelang.analysis.manual import arrives_in_cluster, user_barriers
 from tilelang.analysis.register_pressure import fragment_registers
 from tilelang.analysis.views import viewed
 from tilelang.analysis.work import last_heavy
-from tilelang.ir.attrs import FRAGMENT, ROLE, SHARED_SCOPES
+from tilelang.ir.attrs import FRAGMENT, SHARED_SCOPES
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, rebuild, walk_list, with_bodies, with_unique_names
+from tilelang.ir.stmts import (
+    Kernel,
+    bodies,
+    consumer_threads,
+    map_kernels,
+    rebuild,
+    walk_list,
+    with_bodies,
+    with_unique_names,
+)
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.transform.carry_gemms import carry_gemms
 
@@ -57,9 +64,7 @@ def _schedule_kernel(kernel: Kernel, carry: bool, early: bool) -> Kernel:
         return kernel
     if viewed(kernel.body):  # uses of a view do not name what a gemm in flight holds: the program's waits go as well
         return kernel.with_body(rebuild(kernel.body, lambda s: None if _is_wait(s) else s))
-    roles = [s for s in walk_list(kernel.body) if isinstance(s, tirx.AttrStmt) and s.attr_key == ROLE]
-    threads = int(roles[0].node) if roles else kernel.threads
-    early = early and threads >= 2 * WARPGROUP
+    early = early and consumer_threads(kernel) >= 2 * WARPGROUP
     plan = _Plan(carry, early, fragment_registers(kernel.body), _registers(kernel) - OTHER_REGISTERS)
     return kernel.with_body(with_unique_names(_schedule(kernel.body, plan)))
 
