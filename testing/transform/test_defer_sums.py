@@ -90,11 +90,64 @@ def _written_later(b: Builder, total: Any, r: Any, S: Any) -> None:
     b.parallel((64,), lambda i: store(total, total[i] * r[i], i))
 
 
+def _summed_later(b: Builder, total: Any, r: Any, S: Any) -> None:
+    """What is summed behind the first use is whole, in a fragment that held parts before as well."""
+    b.parallel((64, 64), lambda i, j: store(S, S[i, j] / total[i], i, j))
+    b.reduce(S, r, "sum")
+    b.parallel((64,), lambda i: store(total, total[i] + r[i], i))
+
+
+def _set_later(b: Builder, total: Any, r: Any, S: Any) -> None:
+    """A fragment that is set behind the first use before it is read has nothing to be combined."""
+    b.parallel((64,), lambda i: store(r, tirx.exp2(total[i]), i))
+    b.parallel((64,), lambda i: store(total, tirx.const(0.0, "float32"), i))
+    b.parallel((64,), lambda i: store(total, total[i] + r[i], i))
+
+
+def _used_in_a_later_loop(b: Builder, total: Any, r: Any, S: Any) -> None:
+    with b.serial(2):
+        b.reduce(S, r, "sum")
+        b.parallel((64,), lambda i: store(total, tirx.sqrt(total[i]) + r[i], i))
+
+
 @pytest.mark.parametrize("update", [_squares, _shifted, _read_in_the_loop])
 def test_other_uses_in_the_loop_need_the_whole_sum(update: Body) -> None:
     assert partial_sums(summing(update)) == (0, 0)
 
 
-def test_a_sum_that_starts_above_zero_or_is_used_before_its_last_write_stays_whole() -> None:
+def test_a_sum_that_starts_above_zero_stays_whole() -> None:
     assert partial_sums(summing(start=1.0)) == (0, 0)
-    assert partial_sums(summing(after=_written_later)) == (0, 0)
+
+
+@pytest.mark.parametrize("after", [_written_later, _summed_later, _set_later, _used_in_a_later_loop])
+def test_sums_are_whole_from_their_first_use_on_and_may_be_written_there(after: Body) -> None:
+    func = summing(after=after)
+    assert partial_sums(func)[0] == 1
+    a = np.random.default_rng(0).random((192, 64), np.float32)
+    found = []
+    for deferred in (True, False):
+        out = np.zeros(64, np.float32)
+        result = simulate(lower(func, SM90, CompileOptions(deferred_sums=deferred)), {"A": a, "out": out})
+        assert not result.reports
+        found.append(out)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
+def test_a_sum_that_only_some_iterations_clear_stays_whole() -> None:
+    with Builder(128, (1,), {"A": ((64, 64), "float32"), "out": ((2, 64), "float32")}) as b:
+        A, out = b.args
+        S = b.fragment("S", (64, 64))
+        r, total, inverse = (b.fragment(n, (64,)) for n in ("r", "total", "inverse"))
+        with b.serial(2) as t:
+            with b.branch(t == 0):
+                b.fill(total, 0.0)
+            with b.serial(2):
+                b.copy(region(A, (0, 64), (0, 64)), S)
+                b.reduce(S, r, "sum")
+                b.parallel((64,), lambda i: store(total, total[i] + r[i], i))
+            b.parallel((64,), lambda i: store(inverse, tirx.const(1.0, "float32") / total[i], i))
+            b.copy(inverse, region(out, (t, 1), (0, 64)))
+    assert partial_sums(b.func) == (0, 0)
+    a, out = np.random.default_rng(0).random((64, 64), np.float32), np.zeros((2, 64), np.float32)
+    assert not simulate(lower(b.func, SM90), {"A": a, "out": out}).reports
+    np.testing.assert_allclose(out, 1 / np.stack([2 * a.sum(1), 4 * a.sum(1)]), rtol=1e-5)

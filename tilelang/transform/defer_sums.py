@@ -13,9 +13,9 @@ Ensures:  the same sums, in another order: a fragment whose every write is a row
 Does not: defer a sum that is read for anything else in the loop.
 
 Legal for a set M of fragments iff all of them and their nests have the layout of a reduction's result, with the threads
-that reduce as replicas; every write is a sum (clear), 0, or a nest `x[i] = f(members[i])` with f homogeneous and
-linear; and in the innermost list around all of it every other read stands behind every write. In a loop body the list
-begins by writing 0.
+that reduce as replicas; and in the innermost list around all of it, every write in front of the first other read is a
+sum (clear), 0, or a nest `x[i] = f(members[i])` with f homogeneous and linear. From that read on sums are whole and may
+be written at will. In a loop body none is read before it is written.
 """
 
 from __future__ import annotations
@@ -157,19 +157,18 @@ class _Members:
         return self.here([stmts[i] for i in touched], stmts, looped)
 
     def here(self, touched: list[Any], stmts: list[Any], looped: bool) -> list[Any] | None:
-        uses = [s for s in touched if any(self.is_use(x) for x in _leaves([s]))]
-        writers = [s for s in touched if any(self.writes(x) for x in _leaves([s]))]
-        if not uses or not self.writes_are_known(touched):
+        use = next((n for n, s in enumerate(touched) if any(self.is_use(x) for x in _leaves([s]))), None)
+        if use is None:
             return None
-        first = next(i for i, s in enumerate(stmts) if s.same_as(uses[0]))
-        if any(next(i for i, x in enumerate(stmts) if x.same_as(w)) >= first for w in writers):
+        partial, whole = touched[:use], touched[use:]
+        if not self.writes_are_known(partial) or (looped and not self.starts_anew(touched)):
             return None
-        if looped and not self.starts_at_zero(touched):
-            return None
-        loops = [s for s in walk_list(touched) if isinstance(s, tirx.For | tirx.While) and not nest_extent(s)]
+        loops = [s for s in walk_list(partial) if isinstance(s, tirx.For | tirx.While) and not nest_extent(s)]
         if not any(self.is_sum(x) for s in loops for x in walk_list([s])):
             return None
-        read = {t.buffer for s in uses for t in touches(s) if t.buffer in self.buffers and not t.write}
+        first = next(i for i, s in enumerate(stmts) if s.same_as(whole[0]))
+        read = {t.buffer for s in _leaves(whole) for t in touches(s) if not t.write}
+        read &= {t.buffer for s in _leaves(partial) for t in touches(s) if t.write and t.buffer in self.buffers}
         combines = [make_tile_op("combine", {"dst": region_of(b)}) for b in sorted(read, key=lambda b: b.name)]
         for condition in reversed(self.group(stmts[:first])):  # the threads that hold the sums, and no others
             combines = [tirx.IfThenElse(condition, as_stmt(combines), None)]
@@ -192,13 +191,30 @@ class _Members:
         written = [s for s in _leaves(touched) if self.writes(s)]
         return all(self.is_sum(s) or self.is_zero(s) or (nest_extent(s) and self.is_linear(s)) for s in written)
 
-    def starts_at_zero(self, touched: list[Any]) -> bool:
-        """Is every member written before it is read, so that no part of an earlier iteration is left?"""
-        for buffer in self.buffers:
-            first = next((s for s in _leaves(touched) if any(t.buffer.same_as(buffer) for t in touches(s))), None)
-            if first is not None and not (self.is_zero(first) or self.is_sum(first)):
-                return False
-        return True
+    def starts_anew(self, touched: list[Any]) -> bool:
+        """Is every member written before it is read, whichever way is taken, so that no earlier iteration's is left?"""
+        return all(self.written(touched, buffer, False) is not None for buffer in self.buffers)
+
+    def written(self, stmts: Iterable[Any], buffer: Any, before: bool) -> bool | None:
+        """Is `buffer` written for certain behind these statements, if it is (not) before? None where it may be read
+        without."""
+        known = before
+        for s in stmts:
+            inner = bodies(s)
+            if nest_extent(s) or not inner:
+                mine = [t for t in touches(s) if t.buffer.same_as(buffer)]
+                if not known and any(not t.write for t in mine):
+                    return None
+                known = known or any(t.write for t in mine)
+                continue
+            ways = [self.written(b, buffer, known) for b in inner]
+            if None in ways:
+                return None
+            if isinstance(s, tirx.IfThenElse):
+                known = known or (s.else_case is not None and all(ways))
+            elif not isinstance(s, tirx.For | tirx.While):
+                known = all(ways)
+        return known
 
 
 def _leaves(stmts: Iterable[Any]) -> list[Any]:
