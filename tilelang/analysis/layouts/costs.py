@@ -22,6 +22,7 @@ __all__ = ["INSTR", "MOVES", "REGISTER_SHIFT", "SYNC", "access_cost", "image", "
 INSTR, SYNC, REGISTER_SHIFT = 4, 160, 3
 MOVES = ["", "shuffle", "shared"]  # cheapest first
 _VECTOR_BITS = 128
+_CODES = 1 << 12  # more than the threads of a block
 
 
 @lru_cache(8192)
@@ -30,13 +31,14 @@ def image(loop: AnyLayout, access: DigitLayout, shape: tuple[int, ...]) -> AnyLa
     return loop.image(access, shape)
 
 
-@lru_cache(1024)
-def _owners(layout: AnyLayout, threads: int) -> np.ndarray:
-    """Boolean (elements, threads): which threads hold an element, or run an iteration."""
-    thread = layout.arrays["thread"].reshape(-1, layout.replication)
-    out = np.zeros((len(thread), threads), bool)
-    out[np.arange(len(thread))[:, None], thread] = True
-    return out
+@lru_cache(256)
+def _owners(layout: AnyLayout, unit: int) -> np.ndarray:
+    """Who holds an element, or runs an iteration, in groups of `unit` threads: sorted element * _CODES + group."""
+    group = np.sort(layout.arrays["thread"].reshape(-1, layout.replication) // unit, axis=1)
+    codes = np.arange(len(group), dtype=np.int64)[:, None] * _CODES + group
+    first = np.ones(group.shape, bool)
+    first[:, 1:] = group[:, 1:] != group[:, :-1]
+    return codes[first]
 
 
 def _elements(loop: AnyLayout, access: DigitLayout, shape: tuple[int, ...]) -> np.ndarray:
@@ -75,14 +77,22 @@ def movement(home: AnyLayout, loop: AnyLayout, access: DigitLayout, write: bool)
                 return ""
         except NotStructured:
             pass
-    top = 1 + max(int(x.arrays["thread"].max()) for x in (home, loop))
-    top = -(-top // WARP) * WARP
-    runs, holds = _owners(loop, top), _owners(home, top)[_elements(loop, access, home.shape)]
-    if not np.any(runs & ~holds) and not (write and np.any(holds & ~runs)):
+    at = _elements(loop, access, home.shape)
+    if _serves(home, loop, at, write, 1):
         return "" if _same_registers(home, loop, access) else "shared"
-    runs, holds = (x.reshape(len(x), -1, WARP).any(2) for x in (runs, holds))
-    apart = np.any(runs & ~holds) or (write and np.any(holds & ~runs))
-    return "shared" if apart else "shuffle"
+    return "shuffle" if _serves(home, loop, at, write, WARP) else "shared"
+
+
+def _serves(home: AnyLayout, loop: AnyLayout, at: np.ndarray, write: bool, unit: int) -> bool:
+    """Is every group of `unit` threads that runs an iteration among those that hold its element `at[iteration]`, and
+    for a write, the other way round?"""
+    holds, runs = _owners(home, unit), _owners(loop, unit)
+    iteration = runs // _CODES
+    wanted = at[iteration] * _CODES + runs % _CODES
+    found = np.searchsorted(holds, wanted)
+    if not np.array_equal(holds[np.minimum(found, len(holds) - 1)], wanted):
+        return False
+    return not write or np.array_equal(np.bincount(holds // _CODES)[at], np.bincount(iteration))
 
 
 @lru_cache(8192)
