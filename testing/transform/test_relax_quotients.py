@@ -78,6 +78,41 @@ def test_sums_may_cancel_what_a_quotient_means() -> None:
     assert relaxed(write) == 0
 
 
+def test_a_result_that_every_iteration_computes_anew() -> None:
+    """Rows of a loop: what stands in the fragment is replaced before the next iteration reads it."""
+
+    def write(b: Builder, F: Any, L: Any, H: Any, W: Any) -> None:
+        with b.serial(2), b.serial(2):
+            b.copy(W, F)
+            divide(b, F, L)
+            b.copy(F, H)
+
+    assert relaxed(write) == 1
+
+
+def test_a_next_iteration_that_reads_first_stays_exact() -> None:
+    def before(b: Builder, F: Any, L: Any, H: Any, W: Any) -> None:
+        with b.serial(4):
+            b.copy(F, W)
+            b.copy(H, F)
+            divide(b, F, L)
+
+    def in_part(b: Builder, F: Any, L: Any, H: Any, W: Any) -> None:
+        with b.serial(4):
+            b.parallel((32, 64), lambda i, j: store(F, W[i, j], i, j))
+            divide(b, F, L)
+            b.copy(F, H)
+
+    def behind(b: Builder, F: Any, L: Any, H: Any, W: Any) -> None:
+        with b.serial(4):
+            b.copy(W, F)
+            divide(b, F, L)
+            b.copy(F, H)
+        b.copy(F, W)
+
+    assert [relaxed(before), relaxed(in_part), relaxed(behind)] == [0, 0, 0]
+
+
 def test_what_a_loop_may_read_again_stays_exact() -> None:
     def write(b: Builder, F: Any, L: Any, H: Any, W: Any) -> None:
         with b.serial(4):

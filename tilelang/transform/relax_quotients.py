@@ -11,8 +11,8 @@ Ensures:  a float32 quotient that stays exact, or differs by at most 2 ulp of fl
 Does not: touch quotients that are stored as float32, or that a sum could cancel.
 
 A quotient is rounded when it reaches a 16-bit float through selections, products and casts alone: in its own statement,
-or by way of a float32 fragment that later statements read only to round it. Statements in loops are left alone in the
-second case.
+or by way of a float32 fragment that later statements read only to round it, up to one that replaces all of it. In a
+loop the statements of the next iteration come later, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import touches
+from tilelang.analysis.effects import own_touches, touches
+from tilelang.analysis.whole_nests import replaces
 from tilelang.ir.attrs import FRAGMENT, PARALLEL, REGISTER_SCOPES
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, map_kernels, rebuild, walk_list, with_bodies
@@ -40,30 +41,36 @@ def relax_quotients(func: Any, enabled: bool = True) -> Any:
 
 
 def _kernel(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_visit(kernel.body, [], looped=False))
+    return kernel.with_body(_visit(kernel.body, [[]]))
 
 
-def _visit(stmts: list[Any], behind: list[Any], looped: bool) -> list[Any]:
-    """`behind`: what runs after the list."""
+def _visit(stmts: list[Any], ways: list[list[Any]]) -> list[Any]:
+    """`ways`: what may run after the list, way by way."""
     out = []
     for i, stmt in enumerate(stmts):
-        rest = [*stmts[i + 1 :], *behind]
+        onward = [[*stmts[i + 1 :], *way] for way in ways]
         if isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations:
-            out.append(_relax(stmt, None if looped else rest))
+            out.append(_relax(stmt, onward))
         elif bodies(stmt):
-            inside = looped or isinstance(stmt, tirx.For | tirx.While)
-            out.append(with_bodies(stmt, [_visit(b, rest, inside) for b in bodies(stmt)]))
+            again = [_iteration(stmt)] if isinstance(stmt, tirx.For | tirx.While) else []
+            out.append(with_bodies(stmt, [_visit(b, [*onward, *again]) for b in bodies(stmt)]))
         else:
             out.append(stmt)
     return out
 
 
-def _relax(nest: Any, rest: list[Any] | None) -> Any:
+def _iteration(loop: Any) -> list[Any]:
+    """What one more iteration runs."""
+    head = [tirx.Evaluate(loop.condition)] if isinstance(loop, tirx.While) else []
+    return [*head, *bodies(loop)[0]]
+
+
+def _relax(nest: Any, ways: list[list[Any]]) -> Any:
     def visit(stmt: Any) -> Any:
         if not isinstance(stmt, tirx.BufferStore):
             return stmt
         found = [e for e in _proportional(stmt.value) if isinstance(e, tirx.Div) and dtype_of(e) == "float32"]
-        rounded = dtype_of(stmt.buffer) in _ROUNDED or (rest is not None and _is_rounded(stmt.buffer, rest))
+        rounded = dtype_of(stmt.buffer) in _ROUNDED or (found and all(_is_rounded(stmt.buffer, way) for way in ways))
         return _divided(stmt, found) if found and rounded else stmt
 
     (new,) = rebuild([nest], visit)
@@ -111,20 +118,30 @@ def _proportional(expr: Any) -> Iterator[Any]:
         yield from _proportional(part)
 
 
-def _is_rounded(buffer: Any, rest: list[Any]) -> bool:
-    """Do the statements read the fragment only to round it?"""
+def _is_rounded(buffer: Any, way: list[Any]) -> bool:
+    """Do the statements read the fragment only to round it, up to one that replaces it?"""
     if buffer.ty.storage_scope != FRAGMENT or dtype_of(buffer) != "float32":
         return False
-    for stmt in rest:
+    for stmt in way:
+        if replaces(stmt, buffer):
+            return True
         if not any(t.buffer.same_as(buffer) and not t.write for t in touches(stmt)):
             continue
-        op = TileOp.from_stmt(stmt)
-        if op is not None:
-            if op.name != "copy" or dtype_of(op["dst"].source) not in _ROUNDED:
-                return False
-        elif not (isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations and _only_rounds(stmt, buffer)):
+        if not _rounds(stmt, buffer):
             return False
     return True
+
+
+def _rounds(stmt: Any, buffer: Any) -> bool:
+    """Does a statement that reads the fragment do so only to round it?"""
+    op = TileOp.from_stmt(stmt)
+    if op is not None:
+        return op.name == "copy" and dtype_of(op["dst"].source) in _ROUNDED
+    if isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations:
+        return _only_rounds(stmt, buffer)
+    if any(t.buffer.same_as(buffer) for t in own_touches(stmt)):
+        return False
+    return all(_is_rounded(buffer, body) for body in bodies(stmt))
 
 
 def _only_rounds(nest: Any, buffer: Any) -> bool:
