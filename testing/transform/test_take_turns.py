@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from outline import SM90, outline
 from tile_programs import flash_attention_program, gemm_program
 
+from tilelang.sim import simulate
 from tilelang.support.options import CompileOptions
 from tilelang.transform.pipeline import Context, lower
 
@@ -87,3 +89,18 @@ def test_waits_are_pinned_on_request() -> None:
     at = body.index("settle")
     assert body[at : at + 5] == ["settle", "wait_gemm acc,P pending=0", "release Vs", "settle", "loop S"]
     assert "turn_wait" not in body
+
+
+def test_the_barrier_of_a_cluster_takes_no_number_from_turns() -> None:
+    notes: list[str] = []
+    options = CompileOptions(warpgroup_turns=True, persistent=True, cluster=2, lazy_rescale=0.0)
+    func = lower(flash_attention_program(d=64, seq=512), SM90, options, context=Context(SM90, options, notes))
+    assert any("pairs of blocks" in note for note in notes)
+    assert any("in turns" in note for note in notes)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((512, 64)).astype(np.float16) for _ in range(3))
+    out = np.zeros((512, 64), np.float16)
+    result = simulate(func, {"Q": q, "K": k, "V": v, "O": out})
+    assert not result.reports
+    scores = np.exp2((q.astype(np.float32) @ k.astype(np.float32).T).astype(np.float64))
+    np.testing.assert_allclose(out, scores @ v / scores.sum(1, keepdims=True), atol=5e-3)

@@ -160,6 +160,7 @@ def _is_barrier(stmt: Any) -> bool:
 
 
 def _is_ours(stmt: Any) -> bool:
-    """A barrier that insert_sync placed: the block's, that of the consumers, or that of some of their threads."""
+    """A barrier that insert_sync placed (the block's, that of the consumers, or that of some of their threads), or the
+    cluster's, which has no number."""
     op = DeviceOp.from_node(stmt)
-    return op is not None and op.name in ("sync_threads", "bar_sync")
+    return op is not None and op.name in ("sync_threads", "bar_sync", "cluster_arrive", "cluster_wait")
