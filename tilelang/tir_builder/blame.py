@@ -30,6 +30,8 @@ from tilelang.tir_builder.values import describe
 __all__ = ["blame", "blame_annotation"]
 
 _NEAR = 0.75  # how much two names must have in common for one to be taken for the other
+_STORE_TO_EXPRESSION = re.compile(r"'(Var|TensorLoad)' object does not support item assignment")
+_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 _BUILDER_ERRORS = (TypeError, ValueError, RuntimeError, AttributeError)
 
 
@@ -49,7 +51,10 @@ def blame(exc: Exception, builder: Builder) -> Exception:
         if sys.version_info >= (3, 11) and span is not None:
             exc.add_note(f"while tracing {span}")
         return exc
-    wrapped.span = span
+    if wrapped.span is None:
+        wrapped.span = span
+    elif span is not None:
+        wrapped.notes.append(Note(f"in {_innermost(exc).tb_frame.f_code.co_name}, called from here", span))
     _add_macro_notes(wrapped, hops)
     return wrapped
 
@@ -77,6 +82,25 @@ def _hops(tb: types.TracebackType | None) -> list[tuple[types.CodeType, int]]:
         out.append((tb.tb_frame.f_code, tb.tb_lasti))
         tb = tb.tb_next
     return out
+
+
+def _innermost(exc: Exception) -> types.TracebackType:
+    """Where an exception was raised."""
+    tb = exc.__traceback__
+    assert tb is not None, "it was raised"
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb
+
+
+def _span_in_python(exc: Exception) -> SourceSpan | None:
+    """The place of an exception that a plain Python function raised."""
+    tb = _innermost(exc)
+    code = tb.tb_frame.f_code
+    place = position(code, tb.tb_lasti)
+    if place is None:
+        return None
+    return node_span(code.co_filename, ast.Pass(**dict(zip(_PLACE, place, strict=True))))
 
 
 def _span(code: types.CodeType, lasti: int) -> SourceSpan | None:
@@ -173,6 +197,8 @@ def _wrapped(exc: Exception) -> UserError | None:
         return errors.NoTruthValue()
     if direct and isinstance(exc, AttributeError) and isinstance(exc.obj, ir.Expr):
         return errors.NoAttribute(what=describe(exc.obj), name=exc.name)
+    if isinstance(exc, TypeError) and not direct and _STORE_TO_EXPRESSION.fullmatch(text):
+        return errors.StoreInPython(span=_span_in_python(exc))
     if direct and isinstance(exc, TypeError) and re.match(r"[\w.<>]+\(\) (missing|takes|got)", text):
         said = text.replace(".__init__()", "()").partition(". Did you mean")[0]  # Python 3.13 guesses
         return errors.BadCall(why=said)

@@ -59,6 +59,7 @@ __all__ = [
     "SliceOutOfBounds",
     "SourceUnavailable",
     "SteppedSlice",
+    "StoreInPython",
     "StoreOfWrongKind",
     "TensorRebound",
     "TileOpInParallel",
@@ -565,3 +566,13 @@ class TensorRebound(UserError, TypeError):
     code = "TL2062"
     message = "`{name} = ...` gives the name of {what} to {value}, and stores nothing"
     help = "{instead}"
+
+
+class StoreInPython(UserError, TypeError):
+    """A store to an element in a function that is not traced."""
+
+    code = "TL2063"
+    message = "a store to an element in Python code that is not traced"
+    help = (
+        "store in a method or a T.macro; a constructor sets its tiles by T.clear, T.fill or T.alloc_var(..., init=...)"
+    )
