@@ -161,9 +161,9 @@ def test_what_cannot_be_shared_out_is_refused():
         with T.Kernel(1, threads=64):
             S = T.alloc_shared((64,), "float32")
             tx = T.get_thread_binding()
-            if tx < 20:
+            if tx < 48:
                 S[tx] = A[tx]
-                O[tx] = S[19 - tx]
+                O[tx] = S[47 - tx]
 
     @T.prim_func
     def shared_out(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):

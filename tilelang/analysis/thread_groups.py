@@ -21,9 +21,10 @@ from tilelang.analysis.uniform import Divergence
 from tilelang.ir.stmts import Kernel, bodies, walk_list
 from tilelang.ir.walk import vars_in
 
-__all__ = ["Group", "ThreadGroups"]
+__all__ = ["ALL_LANES", "Group", "ThreadGroups"]
 
 _WARP = 32  # threads, CUDA C++ programming guide, "SIMT architecture"
+ALL_LANES = (1 << _WARP) - 1
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,13 @@ class Group:
         size = -(-len(mask) // _WARP) * _WARP
         warps = np.pad(mask, (0, size - len(mask))).reshape(-1, _WARP)
         return self.count > 0 and bool(np.all(warps.all(1) | ~warps.any(1)))
+
+    @property
+    def lanes(self) -> int | None:
+        """The mask of the threads in their warp; None where they are of several warps."""
+        if not self.count or self.low // _WARP != int(self.ids[-1]) // _WARP:
+            return None
+        return sum(1 << int(i) % _WARP for i in self.ids)
 
     def __le__(self, other: Group) -> bool:
         mine, its = (np.frombuffer(g.mask, bool) for g in (self, other))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps remainders of falling indices out of FlattenBuffer, which computes them wrong.
+"""Keeps remainders of falling indices, and subtracted ones, out of FlattenBuffer, which computes them wrong.
 
 TVM 0.27 merges `x // c * c + x % c` in indices while it flattens. Where x falls with a variable, it first brings the
 two to forms that differ by a constant and then drops it: `(63 - i) // 8 * 8 + (63 - i) % 8` becomes `56 - i`. A
@@ -19,7 +19,8 @@ __all__ = ["protect_remainders"]
 
 
 def protect_remainders(func: Any) -> Any:
-    """The function with the remainders of falling expressions inside indices rewritten; values stay."""
+    """The function with the remainders of falling expressions, and subtracted ones, inside indices rewritten; values
+    stay."""
 
     def load(node: Any) -> Any:
         return tirx.BufferLoad(node.source, [_protected(i) for i in node.indices], span=node.span)
@@ -31,9 +32,21 @@ def protect_remainders(func: Any) -> Any:
 
 
 def _protected(index: Any) -> Any:
-    if isinstance(index, int) or not any(_falls(m.a) for m in collect(index, tirx.FloorMod)):
+    if isinstance(index, int) or not collect(index, tirx.FloorMod):
         return index
-    return rewrite(index, {tirx.FloorMod: lambda m: _remainder(m) if _falls(m.a) else m})
+    index = rewrite(index, {tirx.FloorMod: lambda m: _remainder(m) if _falls(m.a) else m})
+    return rewrite(index, {tirx.Sub: lambda s: tirx.Sub(s.a, _all(s.b), s.span), tirx.Mul: _negative})
+
+
+def _all(expr: Any) -> Any:
+    return rewrite(expr, {tirx.FloorMod: _remainder})
+
+
+def _negative(mul: Any) -> Any:
+    """A product with a negative constant, which is a difference too."""
+    if not any((const_int(x) or 0) < 0 for x in (mul.a, mul.b)):
+        return mul
+    return tirx.Mul(_all(mul.a), _all(mul.b), mul.span)
 
 
 def _remainder(mod: Any) -> Any:

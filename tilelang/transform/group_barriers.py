@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm import tirx
+
 from tilelang.analysis.manual import user_barrier_ids
 from tilelang.analysis.thread_groups import Group
 from tilelang.ir.device_ops import device_op
@@ -33,8 +35,11 @@ class GroupBarriers:
         self.named: dict[Group, int] = {}
 
     def barrier(self, group: Group, span: Any = None) -> Any:
-        """The statement in which exactly the threads of `group` (whole warps) wait for each other. Raises
-        OutOfBarriers."""
+        """The statement in which exactly the threads of `group` (whole warps, or lanes of one) wait for each other.
+        Raises OutOfBarriers."""
+        if not group.whole_warps:
+            assert group.lanes is not None, "the lanes of one warp"
+            return device_op("syncwarp", tirx.const(group.lanes, "uint32"), part=True)
         if group not in self.named:
             free = [n for n in _FREE if n not in self.taken]
             if not free:

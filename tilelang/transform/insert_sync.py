@@ -34,7 +34,7 @@ from tilelang.analysis.atomic_sums import lasting_touches, only_adds_to
 from tilelang.analysis.effects import Touch, expr_touches, touches
 from tilelang.analysis.manual import user_barriers
 from tilelang.analysis.own_elements import Places, places, share_elements
-from tilelang.analysis.thread_groups import Group, ThreadGroups
+from tilelang.analysis.thread_groups import ALL_LANES, Group, ThreadGroups
 from tilelang.analysis.views import bases
 from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
 from tilelang.ir.device.effects import Arrive, Sync
@@ -313,7 +313,9 @@ class _Inserter:
         return _State(kept, ends.unfenced | before.unfenced, ends.stores)
 
     def can_sync(self, group: Group | None) -> bool:
-        return group is not None and (group.whole_warps or group.count == 1 or group == self.whole_group)
+        if group is None:
+            return False
+        return group.whole_warps or group.lanes is not None or group == self.whole_group
 
     # -- one statement ---------------------------------------------------------------------------------
     def tracked(self, stmt: Any) -> set[Touch]:
@@ -423,7 +425,7 @@ class _Inserter:
             return False
         if group.count == 1 and group == before.group:
             return False
-        if (own or before.settled) and before.group <= group:
+        if (own and before.group <= group) or (before.settled and group <= before.group):
             return False
         if self.manual and group.disjoint(before.group):
             return False
@@ -470,6 +472,9 @@ class _Inserter:
             return False
         if op.name == "sync_threads":
             return self.group == self.groups.whole
+        if op.name == "syncwarp":
+            lanes = const_int(op["lanes"]) if op.statics["part"] else ALL_LANES
+            return lanes is not None and self.group.lanes == lanes
         return op.name == "bar_sync" and const_int(op["threads"]) == self.group.count
 
     def overlap(self, a: Any, b: Any) -> bool:

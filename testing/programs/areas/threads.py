@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import torch
-from witness import ON_DEVICES, changed, ints, out, program, randn, refused, run
+from witness import EVERYWHERE, ON_DEVICES, changed, ints, out, program, randn, refused, run
 
 import tilelang.language as T
 
 
-@program(n=(32, 64, 96), threads=(96, 128))
+@program(n=(5, 20, 32, 64, 96), threads=(96, 128))
 def exchange_of_a_part_of_the_block(n, threads):
-    """Whole warps of a block exchange values; the barrier between is for them alone."""
+    """Whole warps of a block, or lanes of one, exchange values; the barrier between is for them alone."""
 
     @T.prim_func
     def main(A: T.Tensor((n,), "float32"), O: T.Tensor((n,), "float32")):
@@ -24,6 +24,37 @@ def exchange_of_a_part_of_the_block(n, threads):
 
     a = randn(n)
     return run(main, a, out(a.flip(0) * 2))
+
+
+@program(devices=EVERYWHERE, part=((0, 5), (40, 59), (72, 96), (64, 96)), explicit=(False, True))
+def exchange_of_some_lanes_in_rounds(part, explicit):
+    """Some lanes of a warp pass values around again and again; the whole block reads what they leave."""
+    low, high = part
+    lanes = sum(1 << t % 32 for t in range(low, high))
+
+    @T.prim_func
+    def main(A: T.Tensor((96,), "int32"), O: T.Tensor((96,), "int32"), P: T.Tensor((96,), "int32")):
+        with T.Kernel(1, threads=96):
+            S = T.alloc_shared((96,), "int32")
+            tx = T.get_thread_binding()
+            S[tx] = A[tx]
+            if low <= tx < high:
+                for k in T.serial(3):
+                    x = T.alloc_var("int32", init=S[low + (tx - low + 1) % (high - low)])
+                    if explicit:
+                        T.sync_warp(mask=lanes)
+                    S[tx] = x + k
+                    if explicit:
+                        T.sync_warp(mask=lanes)
+                P[tx] = S[low + high - 1 - tx]
+            O[tx] = S[95 - tx]
+
+    a = ints(96)
+    want = a.clone()
+    want[low:high] = want[low:high].roll(-3) + 3
+    own = torch.zeros(96).int()
+    own[low:high] = want[low:high].flip(0)
+    return run(main, a, out(want.flip(0)), changed(torch.zeros(96).int(), own))
 
 
 @program()
