@@ -3,21 +3,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from sim_build import Arena, at, dev, f32, kernel, local, when
+from sim_build import Arena, at, dev, f32, i32, kernel, local, when
 from tvm import ir, tirx
 from tvm.tirx.script.builder import ir as T
 
+from tilelang.ir.device_ops import device_op
 from tilelang.sim import POLICIES, SimResult, simulate
 
 
-def run(body: Callable[..., None], threads: int = 64, policy: str = "rr", grid: int = 1) -> SimResult:
+def run(
+    body: Callable[..., None], threads: int = 64, policy: str = "rr", grid: int = 1, seconds: float | None = None
+) -> SimResult:
     func = kernel(body, {"A": ((256,), "float32"), "B": ((256,), "float32")}, threads, grid)
-    return simulate(func, [np.arange(256, dtype=np.float32), np.zeros(256, np.float32)], policy=policy)
+    return simulate(func, [np.arange(256, dtype=np.float32), np.zeros(256, np.float32)], policy=policy, seconds=seconds)
 
 
 def exchange(sync: Callable[[], None] | None, distance: int) -> Callable[..., None]:
@@ -67,6 +71,79 @@ def test_a_barrier_of_some_lanes_orders_no_others(policy: str) -> None:
             T.buffer_store(B, s[tx ^ 8], [tx])
 
     assert run(body, threads=32, policy=policy).kinds == {"race-wr"}
+
+
+def spinning(body_of_loop: Callable[..., None], others: str) -> Callable[..., None]:
+    """Warp 0 spins on B[255], which nobody sets; the others end, wait for it, or spin as well."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        s = Arena(256).view("S", (64,), "float32", 4)
+        with when(tx < 32 if others != "spin" else tx < 64), T.While(B[255] == f32(0)):
+            body_of_loop(tx, A, s)
+        if others == "wait":
+            dev("sync_threads")
+
+    return body
+
+
+LOOPS: dict[str, Callable[..., None]] = {
+    "nothing": lambda tx, A, s: T.evaluate(i32(0)),
+    "a device op": lambda tx, A, s: dev("nanosleep", i32(20)),
+    "three of them": lambda tx, A, s: [dev("threadfence") for _ in range(3)] and None,
+    "a store of one value": lambda tx, A, s: T.buffer_store(s, A[tx], [tx]),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("loop", "others"),
+    [("nothing", "end"), ("a device op", "wait"), ("three of them", "spin"), ("a store of one value", "wait")],
+)
+def test_a_loop_that_nobody_ends_is_a_livelock(loop: str, others: str, policy: str) -> None:
+    start = time.monotonic()
+    assert run(spinning(LOOPS[loop], others), policy=policy).kinds == {"livelock"}
+    assert time.monotonic() - start < 15
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_loop_that_is_long_but_not_hopeless(policy: str) -> None:
+    """Warp 0 waits for a flag that warp 1 sets after a long computation, in rounds that warp 0 does not see."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        with T.If(tx < 32):
+            with T.Then(), T.While(device_op("atomic_load", at(B, 0), dtype="float32", order="acquire") == f32(0)):
+                dev("nanosleep", i32(20))
+            with T.Else():
+                r = local("r", 1)
+                T.buffer_store(r, f32(0), [0])
+                with T.serial(0, 3000):
+                    dev("nanosleep", i32(20))
+                    T.buffer_store(r, r[0] + f32(1), [0])
+                with when(tx == 32):
+                    dev("atomic_store", at(B, 0), r[0], dtype="float32", order="release")
+
+    assert not run(body, policy=policy).reports
+
+
+@pytest.mark.parametrize("policy", ["rr", "random", "eager-first"])
+def test_a_run_has_an_end(policy: str) -> None:
+    """A loop over registers alone looks at no memory: only the clock ends it."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        r = local("r", 1)
+        T.buffer_store(r, f32(0), [0])
+        with T.While(r[0] >= f32(0)):
+            T.buffer_store(r, r[0] * f32(1), [0])
+
+    start = time.monotonic()
+    result = run(body, policy=policy, seconds=0.3)
+    assert result.kinds == {"timeout"} and time.monotonic() - start < 5
+    assert "0.3 seconds" in result.reports[0].text and "in this loop" in result.reports[0].text
+
+
+def test_a_grid_has_an_end() -> None:
+    result = run(exchange(lambda: dev("sync_threads"), 32), grid=100000, seconds=0.3)
+    assert result.kinds == {"timeout"} and 0 < result.stats["ctas"] < 100000
 
 
 def test_report_has_place_and_parties() -> None:

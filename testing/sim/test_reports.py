@@ -2,7 +2,7 @@
 """Every kind of report has a faulty program and the exact text that the simulator answers it with.
 
 `reports/<kind>[-variant].py` has `main`, a tile program; `damage(device)` where the compiler would not write the fault
-itself; ARGUMENTS for scalars and constant tensors, or `arguments()`. `reports/<name>.txt` is the text of the first
+itself; ARGUMENTS for scalars and constant tensors, or `arguments()`; OPTIONS for `simulate`. `reports/<name>.txt` is the text of the first
 report of the kind. `--update-golden` rewrites the texts.
 """
 
@@ -52,7 +52,7 @@ def run(name: str) -> tuple[Any, str]:
     device = program["damage"](device) if "damage" in program else device
     given = program.get("ARGUMENTS", {})
     arguments = program["arguments"]() if "arguments" in program else [argument(p, given) for p in device.params]
-    result = simulate(device, arguments)
+    result = simulate(device, arguments, **program.get("OPTIONS", {}))
     kind = VARIANTS.get(name) or kind_of(name)
     found = [r for r in result.reports if r.kind == kind]
     assert found, f"{name} gives {result.kinds or 'no report'}\n{result}"

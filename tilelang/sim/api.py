@@ -42,19 +42,21 @@ def simulate(
     policy: str | Policy = "rr",
     seed: int = 0,
     costs: bool = False,
+    seconds: float | None = None,
     **options: Any,
 ) -> SimResult:
     """Runs a level-4 PrimFunc (or a `Program`) on numpy arrays, which are modified in place.
 
     `args` by parameter name, or in parameter order. `grid` replaces the launch's extents. `blocks`: "all", "sample"
     (corners, edges and one inside), or a list of block indices. `policy`: a name in `POLICIES` or a `Policy`. `costs`:
-    count bank conflicts, sectors, issues and waits (`SimResult.costs`). `options` go to `Program`. Raises
+    count bank conflicts, sectors, issues and waits (`SimResult.costs`). `seconds`: the time after which a run ends with
+    a report of where it is. `options` go to `Program`. Raises
     SimUnsupported for what has no meaning here, TypeError and ValueError for arguments that do not fit.
     """
     program = func if isinstance(func, Program) else Program(func, **options)
     given = {k: as_numpy(v) for k, v in args.items()} if isinstance(args, Mapping) else [as_numpy(v) for v in args]
     sheet = program.cost_sheet() if costs else None
-    reports, stats = program.run(given, policy=policy, seed=seed, grid=grid, blocks=blocks, costs=sheet)  # type: ignore[arg-type]
+    reports, stats = program.run(given, policy=policy, seed=seed, grid=grid, blocks=blocks, costs=sheet, seconds=seconds)  # type: ignore[arg-type]
     return SimResult(reports, stats, sheet)
 
 

@@ -107,6 +107,10 @@ KINDS: dict[str, Kind] = {
         "the block asks for more threads, shared memory or registers than a multiprocessor has",
         "use smaller tiles or fewer stages, or lower T.inc_max_nreg",
     ),
+    "timeout": Kind(
+        "the run takes longer than it may: a loop that does not end, or more work than the time is enough for",
+        "look at the condition of the loop; where it ends, give more time (--seconds of tilelang check) or fewer blocks",
+    ),
     "trap": Kind("the kernel aborts itself", "see why the code at the line is reached"),
     "assert": Kind("an assertion of the program fails", "see the condition at the line"),
 }

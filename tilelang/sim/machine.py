@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.costs import CostSheet
-from tilelang.sim.report import Refine, Trap, Wait
+from tilelang.sim.report import OutOfTime, Refine, Trap, Wait
 from tilelang.sim.shadow import WARP, Clocks, Shadow, join
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 REGISTER_FILE = 65536  # 32-bit registers of an SM (sm_90, CUDA C programming guide, table of compute capabilities)
+MAX_SPINS = 5000  # rounds of a loop over memory that nobody changes before it counts as a livelock
 BASE = 1024  # shared address of the first allocation: nothing may touch the red zone below
 
 
@@ -170,8 +172,9 @@ class World:
     of the grid.
     """
 
-    def __init__(self, policy: Policy, rng: random.Random) -> None:
-        self.policy, self.rng, self.steps = policy, rng, 0
+    def __init__(self, policy: Policy, rng: random.Random, deadline: float = math.inf) -> None:
+        self.policy, self.rng, self.steps, self.deadline = policy, rng, 0, deadline  # seconds of `time.monotonic`
+        self.changes = 0  # of memory and barriers so far: loops that spin look for one
         self.pending: list[AsyncOp] = []
         self.undo: list[tuple[Any, Any, Any]] = []
         self.named: dict[Any, dict[str, Any]] = {}
@@ -275,6 +278,7 @@ class Machine:
         op.queue.append(op)
         if self.policy.asyncs == "eager" or (op.what in self.policy.prompt and op.queue[0] is op):
             op.complete()
+            self.world.changes += 1
         else:
             self.pending.append(op)
 
@@ -329,6 +333,9 @@ class Gang:
         self.exists = self.full.reshape(-1, WARP)
         self.preempt, self.fences = cta.policy.preempt, 0
         self.wait: Any = None  # what it waits for
+        self.deadline = cta.world.deadline
+        self.spins, self.saw = 0, -1  # rounds of loops since anything changed
+        self.loop: Any = None  # what it waited for in the last of them
         self.report = cta.report
 
     def who(self, thread: int) -> str:
@@ -472,4 +479,20 @@ class Gang:
 
     def spin(self, site: int) -> Wait:
         """What a loop that does not block yields each time round."""
-        return Wait(lambda: True, lambda: "what its loop tests, which nobody changes", site, poll=True)
+        if self.saw == self.cta.world.changes:
+            self.spins += 1
+        else:
+            self.spins, self.saw = 0, self.cta.world.changes
+        text = "what its loop tests, which nobody changes"
+        self.loop = Wait(lambda: True, lambda: text, site, poll=True)
+        return self.loop
+
+    @property
+    def stuck(self) -> bool:
+        """Has it gone round a loop for long while nothing changed?"""
+        return self.spins > MAX_SPINS and self.saw == self.cta.world.changes
+
+    def late(self, m: np.ndarray, site: int) -> None:
+        """The time of the run is over, and these threads are inside a loop."""
+        who = self.cta.role(self.active(m))
+        raise OutOfTime(f"{who} {'are' if who.startswith('warps') else 'is'}", site)

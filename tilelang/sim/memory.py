@@ -221,6 +221,8 @@ def sts(
     raw = f"u{dtype.itemsize}"
     same = cells.view(raw)[index] == data.view(raw)
     shared_access(G, at, threads, dtype.itemsize, True, site, same=same)
+    if not same.all():
+        G.cta.world.changes += 1
     if at.size > 1 and at.ndim == 1:
         size = dtype.itemsize
         _clash(G, index, data.view(raw), threads, site, lambda i: G.cta.place(i * size, (i + 1) * size))
@@ -336,4 +338,6 @@ def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarra
         _clash(G, at, data.view(raw), threads, site, t.place)
     G.cta.prog.global_write(G, t, at, threads, site, data)
     G.cta.save(t.data, at)
+    if not np.array_equal(t.data[at].view(raw), data.view(raw)):
+        G.cta.world.changes += 1
     t.data[at] = data

@@ -187,11 +187,13 @@ def _update(G: Gang, p: Any, m: np.ndarray, site: int, dtype: np.dtype, f: Calla
     if len(np.unique(at)) == len(at):
         old = cells[at]
         cells[at] = np.asarray(f(old, slice(None))).astype(dtype)
+        G.cta.world.changes += bool((cells[at] != old).any())
     else:
         old = np.zeros(len(at), dtype)
         for i, k in enumerate(at.tolist()):
             old[i] = cells[k]
             cells[k] = np.asarray(f(cells[k], i)).astype(dtype)
+            G.cta.world.changes += bool(cells[k] != old[i])
     out[m] = old
     return out
 
@@ -270,3 +272,4 @@ def store_remote(G: Gang, m: np.ndarray, site: int, p: Any, cta: Any, x: Any, dt
     note_lanes(G, m)
     shared_access(G, at, G.thread[m], dt.itemsize, True, site)
     G.cta.arena.view(dt)[at // dt.itemsize] = _per_thread(G, x, m).astype(dt)
+    G.cta.world.changes += 1

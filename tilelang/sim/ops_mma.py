@@ -127,6 +127,7 @@ def _stmatrix(count: int) -> None:
         on = m.reshape(-1, WARP).any(1)
         chunks = data.view(np.uint64).reshape(-1, 8 * count, 2)
         G.cta.chunks[at[on] >> 4] = chunks[on]
+        G.cta.world.changes += 1
 
 
 for _count in (1, 2, 4):

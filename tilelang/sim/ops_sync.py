@@ -57,6 +57,7 @@ def mbar_inval(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
 def arrive_on(G: Gang, b: Mbarrier, clocks: Clocks, n: int, site: int, warp: int) -> None:
     """`n` arrivals of threads of a warp that release `clocks`."""
     b.cur = join(b.cur, clocks)
+    G.cta.world.changes += 1
     while n:
         if b.pending == 0:
             text = f"{counted(n, 'arrival')} of {G.cta.role([warp])} on mbarrier {b.name}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 import re
 import sys
@@ -23,7 +24,7 @@ from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, 
 from tilelang.sim.places import Places
 from tilelang.sim.register_views import local_view
 from tilelang.sim.registers import ldl, stl
-from tilelang.sim.report import Place, Refine, Remark, Report, SimUnsupported, Trap
+from tilelang.sim.report import OutOfTime, Place, Refine, Remark, Report, SimUnsupported, Trap
 from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate
 from tilelang.sim.tensormap import TensorMap
@@ -36,7 +37,6 @@ __all__ = ["Program"]
 _OPS = (ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma)  # imported for what they register
 MAX_SHARED_BYTES = 232448  # sm_90, CUDA C programming guide, table of compute capabilities
 MAX_TOGETHER = 512  # warps that are simulated at the same time for a barrier of the grid
-MAX_POLLS = 20000  # rounds in which every gang only spins before this counts as a livelock
 
 
 def _own(x: Any) -> Any:
@@ -88,7 +88,7 @@ def print_lines(G: Any, mask: np.ndarray, text: str, args: list[Any]) -> int:
 
 
 _SCOPE: dict[str, Any] = {
-    "np": np, "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
+    "np": np, "clock": time.monotonic, "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
     "floor_div": values.floor_div, "floor_mod": values.floor_mod, "nonzero": values.nonzero,
     "trunc_div": values.trunc_div, "trunc_mod": values.trunc_mod, "reinterpret": reinterpret,
     "INTRINSICS": values.INTRINSICS,
@@ -111,6 +111,7 @@ class Program:
         self.name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "kernel"
         self._func, self._launch_index = func, 0
         self._costs: CostSheet | None = None
+        self._deadline = math.inf  # of the run, as `time.monotonic` has it
         self._written: Written | None = None
         self.translation = t = translate(func)
         self.source, self.shared_bytes, self.params = t.text, t.shared_bytes, t.params
@@ -187,11 +188,14 @@ class Program:
         blocks: str | Sequence[tuple[int, int, int]] = "all",
         costs: CostSheet | None = None,
         written: Written | None = None,
+        seconds: float | None = None,
     ) -> tuple[list[Report], dict[str, Any]]:
         """Runs all launches; arguments are modified in place. Raises TypeError or ValueError on arguments that do
-        not fit. `costs` and `written` take down what the blocks cost and which bytes of arguments they write.
+        not fit. `costs` and `written` take down what the blocks cost and which bytes of arguments they write. A run
+        that takes more than `seconds` ends with a report of the loop in which it is.
         """
         self._costs, self._written = costs, written
+        self._deadline = math.inf if seconds is None else time.monotonic() + seconds
         given = self._given(args, blocks)
         how = POLICIES[policy] if isinstance(policy, str) else policy
         reports: dict[Any, Report] = {}
@@ -212,8 +216,13 @@ class Program:
         stats: dict[str, Any] = {"ctas": 0, "steps": 0, "restarts": 0}
         with np.errstate(all="ignore"):
             env, launches = self._host(given, file)
-            for index, extents in enumerate(launches):
-                self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
+            try:
+                for index, extents in enumerate(launches):
+                    self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
+            except OutOfTime as end:
+                over = f"the {seconds:g} seconds of this run are over"
+                where = f"{end.who} in this loop" if end.who else "other blocks have not run"
+                file("timeout", f"{over}; {where}", end.site, remarks=end.remarks)
         stats |= {"seconds": time.perf_counter() - t0, "gangs": dict(self.partitions)}
         return list(reports.values()), stats
 
@@ -283,7 +292,9 @@ class Program:
         stats: Any,
     ) -> bool:
         """Runs clusters at the same time. False when they must be run again with finer gangs."""
-        world, machines, live = World(how, rng), [], []
+        if time.monotonic() > self._deadline:
+            raise OutOfTime
+        world, machines, live = World(how, rng, self._deadline), [], []
         for blocks in group:
             machine = Machine(self, world, file, threads, blocks)
             machine.costs = None if self._costs is None else CostSheet(self.line)
@@ -320,7 +331,7 @@ class Program:
 
     def _schedule(self, world: World, live: list[tuple[Gang, Any]]) -> bool:
         """Runs gangs to the end; False when nothing can go on."""
-        turn, polls, how, rng = 0, 0, world.policy, world.rng
+        turn, how, rng = 0, world.policy, world.rng
         while live:
             world.steps += 1
             ready = [x for x in live if x[0].wait is None or (not x[0].wait.poll and x[0].wait.ready())]
@@ -331,28 +342,34 @@ class Program:
                 o = rng.choice(events) if how.asyncs == "random" else events[-1 if how.asyncs == "lifo" else 0]
                 world.pending.remove(o)
                 o.complete()
-                polls = 0
+                world.changes += 1
                 continue
-            if ready:
-                polls = 0
-            else:
+            spinning = not ready
+            if spinning:
                 ready = [x for x in live if x[0].wait.poll]
-                polls += 1
-                if not ready or polls > MAX_POLLS:
-                    _hang(live, "livelock" if ready else "deadlock")
+                if not ready:
+                    _hang(live, "deadlock")
                     return False
             turn += 1
             pick = {"rr": turn % len(ready), "first": 0, "last": -1}.get(how.order)
-            if polls and pick is not None:
+            if spinning and pick is not None:
                 pick = turn % len(ready)
             g, code = ready[pick] if pick is not None else rng.choice(ready)
             self._block = g.cta.blocks[g.rank]
             try:
                 g.wait = next(code)
+            except OutOfTime as end:
+                end.remarks += [Remark(_waiting(x), _wait_of(x).site) for x, _ in live if x is not g and _wait_of(x)]
+                raise
             except StopIteration:
                 live.remove((g, code))
+                world.changes += 1
                 if not any(x.cta is g.cta and x.rank == g.rank for x, _ in live):
                     g.cta.ended.add(g.rank)
+                continue
+            if g.stuck and not events and all(_is_hopeless(x) for x, _ in live):
+                _hang(live, "livelock")
+                return False
         return True
 
     # --- global memory
@@ -454,19 +471,29 @@ def _hang(live: list[tuple[Gang, Any]], kind: str) -> None:
     for cta in {id(g.cta): g.cta for g, _ in live}.values():
         _incomplete(cta)
         first, *others = stuck = [g for g, _ in live if g.cta is cta]
-        remarks = [Remark(_waiting(g), g.wait.site) for g in others]
+        remarks = [Remark(_waiting(g), _wait_of(g).site) for g in others]
         waiting = {w for g in stuck for w in g.warp_list}
         every = [r * cta.warps_per_block + w for r in range(len(cta.blocks)) for w in range(cta.nw)]
         if ended := [w for w in every if w not in waiting]:
             remarks.append(Remark(f"{cta.role(ended)} {'has' if len(ended) == 1 else 'have'} ended"))
-        for bar in {id(g.wait.bar): g.wait.bar for g in stuck if g.wait.bar is not None}.values():
+        for bar in {id(w.bar): w.bar for w in map(_wait_of, stuck) if w.bar is not None}.values():
             remarks += [Remark(f"{n} arrived on {bar.name} in this phase", site) for site, n in bar.arrivals.items()]
             remarks += _missing(cta, bar.array, set(bar.arrivals))
-        first.report(kind, _waiting(first), first.wait.site, remarks=remarks)
+        first.report(kind, _waiting(first), _wait_of(first).site, remarks=remarks)
+
+
+def _is_hopeless(g: Gang) -> bool:
+    """Does it spin on what nobody changes, or wait for somebody who might?"""
+    return g.stuck or (g.wait is not None and not g.wait.poll and not g.wait.ready())
+
+
+def _wait_of(g: Gang) -> Any:
+    """What it waits for: its barrier, or the test of its loop."""
+    return g.loop if g.wait is None else g.wait
 
 
 def _waiting(g: Gang) -> str:
-    return f"{g.cta.does(g.warp_list, 'wait')} for {g.wait.text()}"
+    return f"{g.cta.does(g.warp_list, 'wait')} for {_wait_of(g).text()}"
 
 
 def _missing(cta: Machine, array: str, came: set[int]) -> list[Remark]:

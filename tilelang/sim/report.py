@@ -11,7 +11,7 @@ from tilelang.sim.kinds import KINDS
 from tilelang.support.diagnostics import Note, SourceSpan, render
 from tilelang.support.words import counted
 
-__all__ = ["Place", "Refine", "Remark", "Report", "SimError", "SimUnsupported", "Trap", "Wait"]
+__all__ = ["OutOfTime", "Place", "Refine", "Remark", "Report", "SimError", "SimUnsupported", "Trap", "Wait"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,14 @@ class Refine(Exception):
 
 class Trap(Exception):
     """The CTA cannot go on; the report is already filed."""
+
+
+class OutOfTime(Exception):
+    """The run has taken the time that it may take: `who` is in the loop at `site`; between blocks it is nobody."""
+
+    def __init__(self, who: str = "", site: int = -1) -> None:
+        super().__init__(who, site)
+        self.who, self.site, self.remarks = who, site, list[Remark]()
 
 
 Site = int | Any

@@ -203,6 +203,10 @@ class _Translator(Expressions):
             self.emit("else:" if kind == "u" else f"if {f} is not None:")
             self.block(orelse, f, tail and kind == "u")
 
+    def watch_the_clock(self, mask: str) -> None:
+        """Each round of a loop: the run may have a limit."""
+        self.emit(f"    if clock() > G.deadline: G.late({mask}, {self.site})")
+
     def open_loop(self, s: Any) -> _Loop:
         loop = _Loop(self.fresh("alive"), self.fresh("now"), self.suspends(s))
         self.loops.append(loop)
@@ -221,6 +225,7 @@ class _Translator(Expressions):
         if not varying and not self.leaves(s.body):
             self.env[s.loop_var] = v, "u"
             self.emit(f"for {v} in range({lo}, {lo} + {n}, {step}):")
+            self.watch_the_clock(self.mask)
             self.block(s.body, self.mask)
             return
         loop = self.open_loop(s.body)
@@ -236,6 +241,7 @@ class _Translator(Expressions):
             self.emit(f"for {v} in range({lo}, {lo} + {n}, {step}):")
         self.emit(f"    if {loop.alive} is None: break")
         self.emit(f"    {loop.current} = {loop.alive}")
+        self.watch_the_clock(loop.current)
         self.block(s.body, loop.current)
         if varying:
             self.emit(f"    {v} = {v} + {step}")
@@ -245,6 +251,7 @@ class _Translator(Expressions):
         loop = self.open_loop(s)
         self.emit(f"{loop.alive} = {self.mask}")
         self.emit("while True:")
+        self.watch_the_clock(loop.alive)
         self.depth += 1
         old, self.mask = self.mask, loop.alive
         c, _ = self.ex(s.condition)
