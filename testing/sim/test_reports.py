@@ -2,8 +2,8 @@
 """Every kind of report has a faulty program and the exact text that the simulator answers it with.
 
 `reports/<kind>[-variant].py` has `main`, a tile program; `damage(device)` where the compiler would not write the fault
-itself; ARGUMENTS for scalars and constant tensors, or `arguments()`; OPTIONS for `simulate`. `reports/<name>.txt` is the text of the first
-report of the kind. `--update-golden` rewrites the texts.
+itself; ARGUMENTS for scalars and constant tensors, or `arguments()`; OPTIONS for `simulate`. `reports/<name>.txt` is
+the text of the first report of the kind. `--update-golden` rewrites the texts.
 """
 
 from __future__ import annotations

@@ -85,3 +85,88 @@ def mirrored(threads=32):
             y[bx, t] = w[3 - bx, 31 - t]
 
     return main
+
+
+@tilelang.jit(out_idx=[1])
+def scaled_part(block=64):
+    """A symbol of a shape, and two scalars."""
+    M = T.dynamic("M")
+
+    @T.prim_func
+    def main(x: T.Tensor((M,), "float32"), y: T.Tensor((M,), "float32"), alpha: T.float32, n: T.int32):
+        with T.Kernel(T.ceildiv(M, block), threads=64) as bx:
+            for i in T.Parallel(block):
+                if bx * block + i < M:
+                    y[bx * block + i] = T.if_then_else(bx * block + i < n, x[bx * block + i] * alpha, 0.0)
+
+    return main
+
+
+@tilelang.jit
+def at_an_address():
+    @T.prim_func
+    def main(p: T.ptr, y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.make_tensor(p, (64,), "float32")
+            for i in T.Parallel(64):
+                y[i] = x[i]
+
+    return main
+
+
+@tilelang.jit
+def spinning(flag=7):
+    """The second warp waits for a flag; which one it waits for decides whether it comes."""
+
+    @T.prim_func
+    def main(F: T.Tensor((1,), "int32"), O: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx == 0:
+                T.atomic_max(F[0], 7)
+            if tx >= 32:
+                while T.atomic_load(F[0], memory_order="acquire") != flag:  # fault: livelock
+                    T.device_assert(True)
+            O[tx] = tx
+
+    return main
+
+
+@tilelang.jit
+def endless():
+    @T.prim_func
+    def main(O: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            v = T.alloc_var("int32", 1)
+            while v < 100:  # fault: timeout
+                v = v * 2 % 64
+            O[tx] = v
+
+    return main
+
+
+@tilelang.jit
+def half_set():
+    @T.prim_func
+    def main(B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            v = T.alloc_var("int32")
+            if tx < 5:
+                v = tx
+            B[tx] = v  # fault: uninit
+
+    return main
+
+
+@tilelang.jit
+def of_size(n):
+    @T.prim_func
+    def main(B: T.Tensor((n,), "int32")):
+        with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
+            for i in T.Parallel(64):
+                if bx * 64 + i < n:
+                    B[bx * 64 + i] = i
+
+    return main

@@ -96,3 +96,89 @@ def test_run_on_the_simulator_by_option_and_by_environment(monkeypatch: pytest.M
     monkeypatch.setenv("TILELANG_TARGET", "sim")
     result = CliRunner().invoke(app, ["run", *where])
     assert result.exit_code == 0 and " ms on sim" in result.output
+
+
+def test_symbols_and_scalars_get_plain_values_and_say_so():
+    result = check("scaled_part")
+    assert result.exit_code == 0, result.output
+    assert "chosen: M = 208, alpha = 1.0, n = 1; --set NAME=VALUE gives others" in result.output
+    assert "y: agrees in 208 elements" in result.output
+
+
+def test_symbols_and_scalars_are_set():
+    result = check("scaled_part", "M=1000", "n=70", "alpha=2", "block=128")
+    assert result.exit_code == 0 and "chosen" not in result.output, result.output
+    assert "main: 8 of 8 blocks run" in result.output and "y: agrees in 1000 elements" in result.output
+    where = ["run", f"{PROGRAMS}:scaled_part", "--target", "cpu", "--set", "M=300"]
+    result = CliRunner().invoke(app, where)
+    assert result.exit_code == 0 and "(300,) float32, 300 of 300 finite" in result.output, result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("scaled_part", ["N=3"], "scaled_part has no parameter N; did you mean n?"),
+        (
+            "scaled_part",
+            ["size=3"],
+            "no parameter size; its parameters: (block=64); symbols and scalars of its kernel: n, M, alpha",
+        ),
+        ("scaled_part", ["blok=3"], "scaled_part has no parameter blok; did you mean block?"),
+        ("scaled_part", ["alpha=x"], "main: alpha is of type float32, got 'x'"),
+        ("scaled_part", ["n=1.5"], "main: n is of type int32, got 1.5"),
+        ("scaled_part", ["M=True"], "main: M is of type int32, got True"),
+        ("at_an_address", [], "main: p is an address, which only a caller has"),
+        ("scale", ["n=64", "--target cpu"], "--target cpu would compare the cpu target with itself; say sim"),
+    ],
+)
+def test_values_that_make_no_sense(name: str, settings: list[str], message: str):
+    result = check(name, *settings)
+    assert result.exit_code == 2 and message in result.output, result.output
+
+
+def test_a_loop_that_waits_for_another_warp():
+    """The cpu target, whose threads run in step, gets no further than this loop only where nobody sets the flag."""
+    result = check("spinning")
+    assert result.exit_code == 0 and "O: agrees in 64 elements" in result.output, result.output
+
+
+def test_a_loop_that_nobody_ends_is_found_under_every_interleaving():
+    result = check("spinning", "flag=8")
+    assert result.exit_code == 1 and "error[livelock]" in result.output, result.output
+    assert f"--> {PROGRAMS}:{line_of('fault: livelock')}:" in result.output
+    assert "note: seen under rr, adv-first, adv-last, random 0, random 1\n" in result.output
+
+
+def test_a_check_has_an_end():
+    result = check("endless", "--seconds 0.5")
+    assert result.exit_code == 1 and f"--> {PROGRAMS}:{line_of('fault: timeout')}:" in result.output, result.output
+    assert "error[timeout]: the 0.5 seconds of this run are over; warp 0 is in this loop" in result.output
+    assert result.output.endswith("verdict: no fault found, but the time was over before the end\n")
+
+
+def test_a_register_that_some_threads_have_set():
+    result = check("half_set")
+    assert result.exit_code == 1 and f"--> {PROGRAMS}:{line_of('fault: uninit')}:" in result.output, result.output
+    assert "error[uninit]: thread 5 (warp 0) reads register v, which it has not written" in result.output
+
+
+def test_a_grid_without_blocks_is_named():
+    result = check("of_size", "n=0")
+    assert result.exit_code == 1, result.output
+    assert result.output.endswith("verdict: nothing was checked: the grid has no blocks\n")
+
+
+def test_native_code_that_does_not_end_is_ended():
+    import time
+
+    import torch
+
+    from tilelang.tools.bounded import call_bounded
+
+    x, y = torch.zeros(4, 3), torch.arange(6)[::2]
+    assert call_bounded(lambda a, b, n: (a.fill_(n), b.mul_(2)), [x, y, 5], 30)
+    assert bool((x == 5).all()) and y.tolist() == [0, 4, 8]
+    start = time.monotonic()
+    assert not call_bounded(lambda a: (a.fill_(7), time.sleep(60)), [x], 0.2)
+    assert not call_bounded(lambda a: (a.fill_(7), 1 / 0), [x], 30)
+    assert bool((x == 5).all()) and time.monotonic() - start < 20

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = ["compare", "run_kernel"]
 
 
-def run_kernel(kernel: Any) -> Iterator[str]:
-    """Call a kernel on random inputs and time it; one line an output, then the latency."""
+def run_kernel(kernel: Any, values: Mapping[str, Any]) -> Iterator[str]:
+    """Call a kernel on random inputs, with these values of symbols and scalars, and time it; one line an output, then
+    the latency.
+    """
     import tilelang
 
-    inputs = list(kernel.get_profiler().get_inputs())
+    inputs = list(kernel.get_profiler().get_inputs(values))
     for n, output in enumerate(_outputs(kernel, inputs)):
         finite = int(output.isfinite().sum()) if output.is_floating_point() else output.numel()
         mean = output.double().mean().item() if output.numel() else 0.0
@@ -23,11 +25,13 @@ def run_kernel(kernel: Any) -> Iterator[str]:
     yield f"{ms:.4f} ms on {kernel.target}"
 
 
-def compare(expected: Any, tested: Any, rtol: float = 1e-2, atol: float = 1e-2) -> tuple[bool, list[str]]:
+def compare(
+    expected: Any, tested: Any, values: Mapping[str, Any], rtol: float = 1e-2, atol: float = 1e-2
+) -> tuple[bool, list[str]]:
     """Run two kernels of one program on the same random inputs; whether they agree, and a line an output."""
     import torch
 
-    inputs = [x.cpu() if isinstance(x, torch.Tensor) else x for x in expected.get_profiler().get_inputs()]
+    inputs = [x.cpu() if isinstance(x, torch.Tensor) else x for x in expected.get_profiler().get_inputs(values)]
     device = "cuda" if tested.target.kind == "cuda" else "cpu"
     moved = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in inputs]
     want, got = _outputs(expected, inputs), [x.cpu() for x in _outputs(tested, moved)]

@@ -16,7 +16,15 @@ from typing import Annotated, Any
 
 import typer
 
-from tilelang.cli.program import BadCommand, arguments_for, call_users, load_object, load_program
+from tilelang.cli.program import (
+    BadCommand,
+    call_users,
+    expect_values,
+    load_object,
+    load_program,
+    program_of,
+    split_settings,
+)
 
 __all__ = ["app"]
 
@@ -30,7 +38,12 @@ app = typer.Typer(
 
 Where = Annotated[str, typer.Argument(metavar="FILE.py:FACTORY", help="the jit function, factory or program to take")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="an argument of the factory; repeat it")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="an argument of the factory; where the kernel runs, also a symbol of a shape or a scalar; repeat it",
+    ),
 ]
 DeviceTarget = Annotated[str, typer.Option("--target", help="the GPU to compile for: cuda, cuda:sm_90a, ...")]
 
@@ -171,7 +184,8 @@ def run(
         return
     from tilelang.cli.execute import run_kernel
 
-    for line in run_kernel(_kernel(where, settings, target)):
+    kernel, given = _kernel(where, settings, target)
+    for line in run_kernel(kernel, _values(where, kernel, given)):
         typer.echo(line)
 
 
@@ -183,42 +197,78 @@ def check(
     target: Annotated[str, typer.Option(help="sim, sim:sm_90a or cuda")] = "sim",
     blocks: Annotated[Blocks, typer.Option(help="which blocks the simulator runs")] = Blocks.AUTO,
     costs: Annotated[bool, typer.Option("--costs", help="show bank conflicts, sectors, issues and waits")] = False,
+    seconds: Annotated[float, typer.Option(help="of wall time that the check may take", min=0.0)] = 600.0,
 ) -> None:
     """Run the device program on the simulator: races, deadlocks, bounds; compare its results with the cpu target.
 
     Several interleavings are run. Status 0 says that none showed a fault. With --target cuda the GPU's results are
     compared, without the checks."""
-    tested = _kernel(where, settings, target)
+    if _target(target).kind == "cpu":
+        raise BadCommand(
+            "--target cpu would compare the cpu target with itself; say sim, or cuda on a machine with a GPU"
+        )
+    tested, given = _kernel(where, settings, target)
     if tested.target.kind == "sim":
-        passed = _simulate(where, settings, tested, blocks.value, costs)
+        passed = _simulate(where, settings, tested, given, blocks.value, costs, seconds)
     else:
         from tilelang.cli.execute import compare
 
-        passed, lines = compare(_kernel(where, settings, "cpu"), tested)
+        reference, _ = _kernel(where, settings, "cpu")
+        passed, lines = compare(reference, tested, _values(where, tested, given))
         for line in lines:
             typer.echo(line)
     if not passed:
         raise typer.Exit(1)
 
 
-def _simulate(where: str, settings: list[str] | None, tested: Any, blocks: str, costs: bool) -> bool:
+def _values(where: str, kernel: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Values for all symbols and scalars of a kernel; says which ones nobody gave."""
+    from tilelang.profiler.supply import choose_values
+
+    try:
+        values = choose_values(kernel.signature, given)
+    except ValueError as error:
+        raise BadCommand(f"{where}: {error}") from None
+    if told := [f"{n} = {v}" for n, v in values.items() if n not in given and v != 0]:
+        typer.echo(f"chosen: {', '.join(told)}; --set NAME=VALUE gives others")
+    return values
+
+
+def _simulate(
+    where: str,
+    settings: list[str] | None,
+    tested: Any,
+    given: dict[str, Any],
+    blocks: str,
+    costs: bool,
+    seconds: float,
+) -> bool:
     from tilelang.codegen.cpu.errors import CpuUnsupported
     from tilelang.sim import SimUnsupported
     from tilelang.tools.check import check_kernel
 
     try:
-        reference = _kernel(where, settings, "cpu")
+        reference, _ = _kernel(where, settings, "cpu")
     except CpuUnsupported as why:
         reference = None
         typer.echo(f"no comparison with the cpu target: {why.text}; interleavings are compared with each other")
     try:
-        return check_kernel(tested, reference, blocks=blocks, costs=costs, say=typer.echo).passed
+        return check_kernel(
+            tested,
+            reference,
+            blocks=blocks,
+            costs=costs,
+            values=_values(where, tested, given),
+            seconds=seconds,
+            say=typer.echo,
+        ).passed
     except SimUnsupported as why:
         raise BadCommand(f"{where} cannot be simulated: {why}") from None
 
 
-def _kernel(where: str, settings: list[str] | None, target: str | None) -> Any:
-    """The kernel of a program for a target; the factory's own out_idx counts. It can be run here."""
+def _kernel(where: str, settings: list[str] | None, target: str | None) -> tuple[Any, dict[str, Any]]:
+    """The kernel of a program for a target, which can be run here, and the settings that are values for its symbols
+    and scalars. The factory's own out_idx counts."""
     import tilelang
     from tilelang.runtime import device
 
@@ -227,10 +277,13 @@ def _kernel(where: str, settings: list[str] | None, target: str | None) -> Any:
         raise BadCommand(f"target {resolved} cannot run here: {device.why_no_device()}; --target cpu or sim can")
     found = load_object(where)
     impl = getattr(found, "impl", found)
+    arguments, values = split_settings(where, impl, settings or [])
     if hasattr(impl, "with_options"):
-        arguments = arguments_for(where, impl, settings or [])
-        return call_users(where, impl.with_options(target=resolved).compile, arguments)
-    return tilelang.compile(load_program(where, settings or []), target=resolved)
+        kernel = call_users(where, impl.with_options(target=resolved).compile, arguments)
+    else:
+        kernel = tilelang.compile(program_of(where, impl, arguments), target=resolved)
+    expect_values(where, impl, kernel.signature, values)
+    return kernel, values
 
 
 @app.command()

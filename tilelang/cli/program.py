@@ -4,17 +4,28 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilelang.support.diagnostics import NOT_THE_USERS, PACKAGE
 
-__all__ = ["BadCommand", "arguments_for", "call_users", "load_object", "load_program", "parse_settings"]
+__all__ = [
+    "BadCommand",
+    "arguments_for",
+    "call_users",
+    "expect_values",
+    "load_object",
+    "load_program",
+    "parse_settings",
+    "program_of",
+    "split_settings",
+]
 
 
 class BadCommand(Exception):
@@ -90,12 +101,18 @@ def load_program(where: str, settings: Sequence[str]) -> Any:
 
     found = load_object(where)
     found = getattr(found, "impl", found)
+    if isinstance(found, tirx.PrimFunc) and settings:
+        raise BadCommand(f"{where} is a program, not a factory: it takes no --set")
+    return program_of(where, found, arguments_for(where, found, settings) if callable(found) else {})
+
+
+def program_of(where: str, found: Any, arguments: dict[str, Any]) -> Any:
+    """The tile program itself, or what a factory makes of these arguments."""
+    from tvm import tirx
+
     if isinstance(found, tirx.PrimFunc):
-        if settings:
-            raise BadCommand(f"{where} is a program, not a factory: it takes no --set")
         return found
     if callable(found):
-        arguments = arguments_for(where, found, settings)
         made = call_users(where, getattr(found, "get_tir", found), arguments)
         if isinstance(made, tirx.PrimFunc):
             return made
@@ -114,6 +131,49 @@ def arguments_for(where: str, factory: Any, settings: Sequence[str]) -> dict[str
         if missing:
             raise BadCommand(f"{where} needs --set for {', '.join(missing)}: constants that its tensors' shapes give")
     return arguments
+
+
+def split_settings(where: str, found: Any, settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that are arguments of a factory, and the others: values of symbols and scalars of its kernel. What
+    is no factory has none of the first kind."""
+    from tvm import tirx
+
+    given = parse_settings(settings)
+    if isinstance(found, tirx.PrimFunc) or not callable(found):
+        return {}, given
+    signature = getattr(found, "signature", None) or inspect.signature(found)
+    if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        return arguments_for(where, found, settings), {}
+    names = set(signature.parameters)
+    eager: Any = getattr(found, "eager", None) if getattr(found, "style", "") == "eager" else None
+    if eager is not None:
+        names -= set(eager.runtime)
+        own = {n: v for n, v in given.items() if n in names}
+        _check_arguments(where, signature, own, eager.runtime)
+        names |= set(eager.constants(own))
+    return arguments_for(where, found, [s for s in settings if s.partition("=")[0].strip() in names]), {
+        n: v for n, v in given.items() if n not in names
+    }
+
+
+def expect_values(where: str, found: Any, signature: Any, values: Mapping[str, Any]) -> None:
+    """Raises BadCommand for the first setting that neither a factory nor its kernel has a name for."""
+    from tilelang.runtime.signature import ScalarArg
+
+    kernels = list(
+        dict.fromkeys([*signature.slot_names, *(a.name for a in signature.args if isinstance(a, ScalarArg))])
+    )
+    unknown = next((n for n in values if n not in kernels), None)
+    if unknown is None:
+        return
+    own = getattr(found, "signature", None) or (inspect.signature(found) if callable(found) else None)
+    known = {n.lower(): n for n in (*kernels, *(own.parameters if own else ()))}
+    near = difflib.get_close_matches(unknown.lower(), known, 1)
+    if near:
+        raise BadCommand(f"{where} has no parameter {unknown}; did you mean {known[near[0]]}?")
+    parameters = f"its parameters: {own}; " if own else ""
+    has = f"{parameters}symbols and scalars of its kernel: {', '.join(kernels) or 'none'}"
+    raise BadCommand(f"{where} has no parameter {unknown}; {has}")
 
 
 def call_users(where: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

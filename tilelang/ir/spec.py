@@ -20,7 +20,7 @@ from tilelang.ir.tile_ops import TILE_OPS
 from tilelang.layout import loads
 from tilelang.support.errors import InternalError
 
-__all__ = ["LEVELS", "check", "verify"]
+__all__ = ["LEVELS", "check", "tile_code", "verify"]
 
 LEVELS = (1, 2, 3, 4)
 
@@ -36,6 +36,11 @@ def check(func: tirx.PrimFunc, level: int, stage: str = "") -> None:
     found = verify(func, level)
     if found:
         raise InternalError(f"not a well-formed level-{level} program:\n  " + "\n  ".join(found), stage=stage)
+
+
+def tile_code(func: tirx.PrimFunc) -> str:
+    """What of a tile program is left in a function, "" for one of the device."""
+    return next(_no_tile_code(Program(func)), "")
 
 
 Rule = Callable[[Program], Iterator[str]]

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.runtime import dtypes
 from tilelang.runtime.arguments import ArgumentChecker
-from tilelang.runtime.signature import ScalarArg, Signature
+from tilelang.runtime.expression import slots_of
+from tilelang.runtime.signature import ScalarArg, Signature, TensorArg
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TensorSupplyType", "make_inputs", "make_tensor"]
+__all__ = ["TensorSupplyType", "choose_values", "make_inputs", "make_tensor"]
+
+DEFAULT_EXTENT = 208  # whole 16-byte rows of every type, and no whole tile: edges are ragged
 
 
 class TensorSupplyType(Enum):
@@ -83,6 +86,46 @@ def make_inputs(
         tensor = make_tensor(checker.extents(i, values), spec.dtype, supply, device)
         inputs.append(_with_strides(tensor, checker.steps(i, values)))
     return inputs
+
+
+def choose_values(signature: Signature, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each symbol and scalar of a kernel: the given one, or a plain one.
+
+    Extents become 208 (whole rows of 16 bytes, ragged tiles), other scalars 1, strides 0 (contiguous). Raises
+    `ValueError` for names that the kernel does not have, values of another type, and addresses that nobody gave.
+    """
+    scalars = {a.name: a.dtype for a in signature.args if isinstance(a, ScalarArg)}
+    kinds = {s.name: s.kind for s in signature.slots}
+    names = dict.fromkeys([*kinds, *scalars])
+    for name, value in given.items():
+        if name not in names:
+            raise ValueError(
+                f"{signature.name} has no symbol and no scalar {name}; it has {', '.join(names) or 'none'}"
+            )
+        if not _is_of(value, scalars.get(name, "int32")):
+            raise ValueError(f"{signature.name}: {name} is of type {scalars.get(name, 'int32')}, got {value!r}")
+    extents = {
+        signature.slots[k].name
+        for a in signature.args
+        if isinstance(a, TensorArg)
+        for d in a.shape
+        for k in slots_of(d)
+    }
+    values: dict[str, Any] = {n: 0 for n in names if kinds.get(n) == "stride"} | {
+        n: DEFAULT_EXTENT for n in names if n in extents
+    }
+    for name, dtype in scalars.items():
+        if dtype == "handle" and name not in given:
+            raise ValueError(f"{signature.name}: {name} is an address, which only a caller has")
+        values.setdefault(name, 1.0 if "float" in dtype else 1)
+    return values | dict(given)
+
+
+def _is_of(value: Any, dtype: str) -> bool:
+    """Is a Python number a value of the type?"""
+    if isinstance(value, bool) or dtype == "bool":
+        return dtype == "bool" and value in (0, 1)
+    return isinstance(value, (int, float) if "float" in dtype else int)
 
 
 def _with_strides(tensor: Any, steps: list[int] | None) -> Any:

@@ -51,12 +51,15 @@ def simulate(
     (corners, edges and one inside), or a list of block indices. `policy`: a name in `POLICIES` or a `Policy`. `costs`:
     count bank conflicts, sectors, issues and waits (`SimResult.costs`). `seconds`: the time after which a run ends with
     a report of where it is. `options` go to `Program`. Raises
-    SimUnsupported for what has no meaning here, TypeError and ValueError for arguments that do not fit.
+    SimUnsupported for what has no meaning here, UserError (TL7001 to TL7004) for other functions than those of the
+    device, unknown policies and unknown names of arguments, TypeError and ValueError for arguments that do not fit.
     """
     program = func if isinstance(func, Program) else Program(func, **options)
     given = {k: as_numpy(v) for k, v in args.items()} if isinstance(args, Mapping) else [as_numpy(v) for v in args]
     sheet = program.cost_sheet() if costs else None
-    reports, stats = program.run(given, policy=policy, seed=seed, grid=grid, blocks=blocks, costs=sheet, seconds=seconds)  # type: ignore[arg-type]
+    reports, stats = program.run(
+        given, policy=policy, seed=seed, grid=grid, blocks=blocks, costs=sheet, seconds=seconds
+    )
     return SimResult(reports, stats, sheet)
 
 

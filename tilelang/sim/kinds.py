@@ -109,7 +109,7 @@ KINDS: dict[str, Kind] = {
     ),
     "timeout": Kind(
         "the run takes longer than it may: a loop that does not end, or more work than the time is enough for",
-        "look at the condition of the loop; where it ends, give more time (--seconds of tilelang check) or fewer blocks",
+        "look at the condition of the loop; one that ends needs more time (tilelang check --seconds) or fewer blocks",
     ),
     "trap": Kind("the kernel aborts itself", "see why the code at the line is reached"),
     "assert": Kind("an assertion of the program fails", "see the condition at the line"),

@@ -75,24 +75,35 @@ class Local:
             self.a = np.frombuffer(b"\xab" * (n * threads * dtype.itemsize), dtype).reshape(n, threads).copy()
         else:
             self.a = np.full((n, threads), False if dtype.kind == "b" else np.nan, dtype)
-        self.written = np.zeros(n, bool)  # by any thread
-        self.filled = False  # all of it has been written
+        self.written = np.zeros((n, threads), bool)
+        self.filled = False  # every thread has written all of its part
         self.touched = -1  # wgmma fences seen when plain code last touched it
         self.flight: list[tuple[AsyncOp, int, int, bool]] = []  # wgmma not retired: (op, first, end, is its result)
 
-    def mark(self, index: Any) -> None:
-        """These elements have been written."""
-        self.written[index] = True
+    def mark(self, elements: Any, m: np.ndarray) -> None:
+        """Threads have written these elements (a number, a slice or an array), each of the elements under its mask of
+        `m`, or all of them under the one there is.
+        """
+        if isinstance(elements, np.ndarray):
+            np.logical_or.at(self.written, elements, m)
+        else:
+            self.written[elements] |= m.any(0) if m.ndim == 2 and not isinstance(elements, slice) else m
         self.filled = bool(self.written.all())
 
-    def missing(self, index: Any) -> int | None:
-        """The first of these elements that nobody has written."""
-        got = self.written[index]
-        if np.all(got):
+    def mark_each(self, elements: np.ndarray, threads: np.ndarray) -> None:
+        """Each of these threads (columns) has written its element."""
+        self.written[elements, threads] = True
+        self.filled = bool(self.written.all())
+
+    def missing(self, elements: Any, m: np.ndarray) -> tuple[int, int] | None:
+        """The first of these elements that a thread of the mask has not written, and the thread (a column)."""
+        mask = m.any(0) if m.ndim == 2 and not isinstance(elements, (slice, np.ndarray)) else m
+        bad = mask & ~self.written[elements]
+        if not bad.any():
             return None
-        if isinstance(index, slice):
-            return (index.start or 0) + int(np.argmin(got))
-        return int(index) if np.ndim(got) == 0 else int(np.asarray(index)[~got][0])
+        row, thread = np.unravel_index(int(np.argmax(bad)), bad.shape) if bad.ndim == 2 else (0, int(np.argmax(bad)))
+        first = elements.start or 0 if isinstance(elements, slice) else np.atleast_1d(elements)[row]
+        return int(first) + (int(row) if isinstance(elements, slice) else 0), int(thread)
 
 
 @dataclass(frozen=True)
@@ -254,9 +265,10 @@ class Machine:
         return f"{text} of block {rank}" if len(self.blocks) > 1 else text
 
     def does(self, warps: list[int], verb: str) -> str:
-        """Who does what: `warps 0 to 3 wait`, `consumer 0 (warps 0 to 3) waits`."""
+        """Who does what: `warps 0 to 3 wait`, `consumer 0 (warps 0 to 3) waits`, `warp 0 touches`."""
         text = self.role(warps)
-        return f"{text} {verb if text.startswith('warps') else verb + 's'}"
+        ending = "es" if verb.endswith(("s", "x", "z", "ch", "sh")) else "s"
+        return f"{text} {verb if text.startswith('warps') else verb + ending}"
 
     def report(
         self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True, remarks: Any = ()
@@ -272,7 +284,8 @@ class Machine:
     def reaches(self, rank: int, who: str, site: int) -> None:
         """Something uses the shared memory of a block, which must not have ended."""
         if rank in self.ended:
-            self.report("exit", f"{who} reaches into block {rank} of the cluster, which has ended", site)
+            reach = "reach" if who.startswith("warps") else "reaches"
+            self.report("exit", f"{who} {reach} into block {rank} of the cluster, which has ended", site)
 
     def submit(self, op: AsyncOp) -> None:
         op.queue.append(op)
@@ -349,7 +362,10 @@ class Gang:
 
     # --- control flow
     def local(self, n: int, dtype: np.dtype, name: str) -> Local:
-        return Local(n, self.T, dtype, name)
+        made = Local(n, self.T, dtype, name)
+        if not self.whole:
+            made.written[:, ~self.full] = True  # of threads that are not there
+        return made
 
     def active(self, m: Any) -> list[int]:
         """Warps with an active lane."""

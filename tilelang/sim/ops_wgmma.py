@@ -139,10 +139,10 @@ def wgmma(
                 site,
             )
     if source and not source[0].filled:
-        check_written(G, *source, site)
+        check_written(G, *source, m, site)
     if adds is True and not result[0].filled:
-        check_written(G, *result, site)
-    result[0].mark(result[1])
+        check_written(G, *result, m, site)
+    result[0].mark(result[1], m)
     warps = G.active(m)
     latest = None
     for w in warps:

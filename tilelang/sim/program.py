@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tvm import tirx
 
 from tilelang.analysis.roles import Arrival, Roles
 from tilelang.ir.attrs import TILE_QUEUE
+from tilelang.ir.spec import tile_code
 from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.costs import CostSheet
+from tilelang.sim.errors import NoDeviceFunction, NotLowered, UnknownArgument, UnknownPolicy, nearest
 from tilelang.sim.machine import POLICIES, REGISTER_FILE, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
@@ -88,7 +91,8 @@ def print_lines(G: Any, mask: np.ndarray, text: str, args: list[Any]) -> int:
 
 
 _SCOPE: dict[str, Any] = {
-    "np": np, "clock": time.monotonic, "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
+    "np": np, "clock": time.monotonic,
+    "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
     "floor_div": values.floor_div, "floor_mod": values.floor_mod, "nonzero": values.nonzero,
     "trunc_div": values.trunc_div, "trunc_mod": values.trunc_mod, "reinterpret": reinterpret,
     "INTRINSICS": values.INTRINSICS,
@@ -108,7 +112,8 @@ class Program:
     def __init__(
         self, func: Any, *, granule: int | None = None, warps_per_gang: int = 4, strict_proxy: bool = True
     ) -> None:
-        self.name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "kernel"
+        _expect_device_function(func)
+        self.name = _name(func)
         self._func, self._launch_index = func, 0
         self._costs: CostSheet | None = None
         self._deadline = math.inf  # of the run, as `time.monotonic` has it
@@ -185,7 +190,7 @@ class Program:
         policy: str | Policy = "rr",
         seed: int = 0,
         grid: Sequence[int] | None = None,
-        blocks: str | Sequence[tuple[int, int, int]] = "all",
+        blocks: str | Sequence[tuple[int, ...]] = "all",
         costs: CostSheet | None = None,
         written: Written | None = None,
         seconds: float | None = None,
@@ -197,7 +202,7 @@ class Program:
         self._costs, self._written = costs, written
         self._deadline = math.inf if seconds is None else time.monotonic() + seconds
         given = self._given(args, blocks)
-        how = POLICIES[policy] if isinstance(policy, str) else policy
+        how = policy if isinstance(policy, Policy) else _policy(policy)
         reports: dict[Any, Report] = {}
         t0 = time.perf_counter()
 
@@ -220,7 +225,7 @@ class Program:
                 for index, extents in enumerate(launches):
                     self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
             except OutOfTime as end:
-                over = f"the {seconds:g} seconds of this run are over"
+                over = f"the {seconds:.3g} seconds of this run are over"
                 where = f"{end.who} in this loop" if end.who else "other blocks have not run"
                 file("timeout", f"{over}; {where}", end.site, remarks=end.remarks)
         stats |= {"seconds": time.perf_counter() - t0, "gangs": dict(self.partitions)}
@@ -232,6 +237,11 @@ class Program:
         wanted = [p for p in self.params if p not in own]
         if not isinstance(args, Mapping) and len(args) != len(wanted):
             raise TypeError(f"{self.name} takes {len(wanted)} arguments ({', '.join(wanted)}), given {len(args)}")
+        if isinstance(args, Mapping) and (unknown := [n for n in args if n not in wanted]):
+            near = nearest(unknown[0], wanted)
+            raise UnknownArgument(
+                name=self.name, unknown=repr(unknown[0]), near=near, params=", ".join(wanted) or "none"
+            )
         given = own | dict(args if isinstance(args, Mapping) else zip(wanted, args, strict=True))
         if missing := [p for p in self.params if p not in given]:
             raise TypeError(f"{self.name} needs {missing}")
@@ -427,6 +437,24 @@ class Program:
         return 1 + (x + 4096 * (y + 512 * z)) % (2**31 - 2)
 
 
+def _expect_device_function(func: Any) -> None:
+    """Raises for what is no function of TensorIR, and for tile programs."""
+    if not isinstance(func, tirx.PrimFunc):
+        raise NoDeviceFunction(what=f"{type(func).__name__} {getattr(func, '__name__', '')}".rstrip())
+    if left := tile_code(func):
+        raise NotLowered(name=_name(func), left=left)
+
+
+def _name(func: Any) -> str:
+    return str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "kernel"
+
+
+def _policy(name: Any) -> Policy:
+    if not isinstance(name, str) or name not in POLICIES:
+        raise UnknownPolicy(policy=repr(name), near=nearest(name, POLICIES), known=", ".join(POLICIES))
+    return POLICIES[name]
+
+
 class _GlobalShadow:
     """Last plain writer of every element of a tensor: block, warp, epoch, place."""
 
@@ -447,7 +475,7 @@ def _sample(counts: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def _clusters(
-    size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, int, int]]
+    size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, ...]]
 ) -> list[list[tuple[int, int, int]]]:
     """Clusters to run, each as its blocks in rank order: all, those of `_sample`, or chosen ones."""
     counts = [n // c for n, c in zip(size, cluster, strict=True)]
@@ -538,7 +566,7 @@ def _exit_checks(cta: Machine) -> None:
 def _incomplete(cta: Machine) -> None:
     for wg, core in cta.tensor.items():
         for o in list(core.ops)[:1]:
-            cta.report("divergence", f"only {cta.role(sorted(o.parts))} of warpgroup {wg} issues this wgmma", o.site)
+            cta.report("divergence", f"of warpgroup {wg} only {cta.does(sorted(o.parts), 'issue')} this wgmma", o.site)
 
 
 def _budgets(cta: Machine, total: int) -> str:

@@ -20,11 +20,14 @@ class _Alias(Local):
     def __init__(self, base: Local, a: Any, name: str) -> None:
         self.name, self.dtype, self.a, self._base = name, a.dtype, a, base
 
-        base.mark(slice(None))  # arrays with views are not checked for elements that nobody wrote
-        self.filled = True
+        base.written[:] = True  # arrays with views are not checked for elements that nobody wrote
+        base.filled = self.filled = True
 
-    def mark(self, index: Any) -> None:
+    def mark(self, elements: Any, m: np.ndarray) -> None:
         """Views take no part in it."""
+
+    def mark_each(self, elements: np.ndarray, threads: np.ndarray) -> None:
+        """Nor do they here."""
 
     @property
     def touched(self) -> int:

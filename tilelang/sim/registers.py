@@ -36,18 +36,36 @@ def _elements(buf: Local, first: int, end: int) -> str:
     return f"register {buf.name}[{first}]" if end - first == 1 else f"registers {buf.name}[{first}:{end}]"
 
 
-def check_written(G: Gang, buf: Local, index: Any, site: int) -> None:
-    """Reports a read of register elements that no thread has written."""
-    missing = buf.missing(index)
+def check_written(G: Gang, buf: Local, elements: Any, m: np.ndarray, site: int) -> None:
+    """Reports a read of register elements by threads that have not written them."""
+    missing = buf.missing(elements, m)
     if missing is not None:
-        text = f"{G.cta.does(G.warp_list, 'read')} {_elements(buf, missing, missing + 1)}, which no thread has written"
-        G.report("uninit", text, site)
+        _unwritten(G, buf, *missing, m, site)
+
+
+def _check_written_each(
+    G: Gang, buf: Local, elements: np.ndarray, threads: np.ndarray, m: np.ndarray, site: int
+) -> None:
+    """The same where each of these threads (columns) reads its own element."""
+    got = buf.written[elements, threads]
+    if not got.all():
+        i = int(np.argmin(got))
+        _unwritten(G, buf, int(elements[i]), int(threads[i]), m, site)
+
+
+def _unwritten(G: Gang, buf: Local, element: int, thread: int, m: np.ndarray, site: int) -> None:
+    what = _elements(buf, element, element + 1)
+    if buf.written[element, G.full].any():
+        text = f"{G.who(int(G.thread[thread]))} reads {what}, which it has not written"
+    else:
+        text = f"{G.cta.does(G.active(m.any(0) if m.ndim == 2 else m), 'read')} {what}, which no thread has written"
+    G.report("uninit", text, site)
 
 
 def _touch(G: Gang, buf: Local, index: Any, m: Any, write: bool, site: int) -> Any:
     """Checks an access. Gives (index, None) for elements that are the same for all threads, (index, columns) for an
     index that each thread has for itself (made safe for inactive ones), None when nobody is active."""
-    n, columns = len(buf.a), None
+    n, columns, where = len(buf.a), None, None
     if not isinstance(index, np.ndarray):
         elements = index = int(index)
         lo = hi = index
@@ -60,7 +78,8 @@ def _touch(G: Gang, buf: Local, index: Any, m: Any, write: bool, site: int) -> A
             lo, hi = int(index.min()), int(index.max())
     else:
         shape = np.broadcast_shapes(index.shape, (G.T,), m.shape)
-        elements = np.broadcast_to(index, shape)[np.broadcast_to(m, shape)]
+        where = np.broadcast_to(m, shape)
+        elements = np.broadcast_to(index, shape)[where]
         if not elements.size:
             return None
         lo, hi, columns = int(elements.min()), int(elements.max()), G.col
@@ -69,16 +88,29 @@ def _touch(G: Gang, buf: Local, index: Any, m: Any, write: bool, site: int) -> A
         if not m.any():
             return None
         text = str(lo) if lo == hi else f"[{lo}, {hi}]"
-        G.cta.trap("oob", f"{G.cta.role(G.active(m))} touches element {text} of registers {buf.name}[{n}]", site)
+        who = G.cta.does(G.active(m.any(0) if m.ndim == 2 else m), "touch")
+        G.cta.trap("oob", f"{who} element {text} of registers {buf.name}[{n}]", site)
     in_flight(G, buf, lo, hi + 1, m, write, site)
     if write:
         buf.touched = G.fences
     if not buf.filled:
-        if write:
-            buf.mark(elements)
-        elif m.any():
-            check_written(G, buf, elements, site)
+        _note_written(G, buf, elements, where, m, write, site)
     return index, columns
+
+
+def _note_written(G: Gang, buf: Local, elements: Any, where: Any, m: np.ndarray, write: bool, site: int) -> None:
+    """Takes down a write, or checks a read. `where`: the mask of an index that each thread has for itself."""
+    if where is None:
+        if write:
+            buf.mark(elements, m)
+        else:
+            check_written(G, buf, elements, m, site)
+        return
+    threads = np.broadcast_to(G.col, where.shape)[where]
+    if write:
+        buf.mark_each(elements, threads)
+    else:
+        _check_written_each(G, buf, elements, threads, m, site)
 
 
 def ldl(G: Gang, buf: Local, index: Any, m: np.ndarray, site: int) -> Any:
@@ -116,7 +148,7 @@ def register_slice(G: Gang, p: Pointer, nbytes: int, m: np.ndarray, site: int) -
     size = p.target.dtype.itemsize
     stop = start + -(-nbytes // size)
     if start < 0 or stop > len(p.target.a):
-        text = f"{G.cta.role(G.active(m))} touches [{start}, {stop}) of registers {p.target.name}[{len(p.target.a)}]"
+        text = f"{G.cta.does(G.active(m), 'touch')} [{start}, {stop}) of registers {p.target.name}[{len(p.target.a)}]"
         G.cta.trap("oob", text, site)
     return p.target, slice(start, stop)
 
@@ -129,7 +161,7 @@ def read_registers(
     if check:
         in_flight(G, buf, at.start, at.stop, m, False, site)
         if not buf.filled:
-            check_written(G, buf, at, site)
+            check_written(G, buf, at, m, site)
     return view_rows(buf.a[at], dtype)
 
 
@@ -147,7 +179,7 @@ def write_registers(G: Gang, p: Pointer, values: np.ndarray, m: np.ndarray, site
     buf, at = register_slice(G, p, values.shape[0] * values.dtype.itemsize, m, site)
     in_flight(G, buf, at.start, at.stop, m, True, site)
     buf.touched = G.fences
-    buf.mark(at)
+    buf.mark(at, m)
     new = view_rows(values, buf.dtype)
     if isinstance(buf.a, np.ndarray):
         np.copyto(buf.a[at], new, where=m)

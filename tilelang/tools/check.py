@@ -8,23 +8,28 @@ write is compared; where blocks depend on each other that would mean nothing, an
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm import ir
+from tvm import ir, tirx
 
 from tilelang.ir.device_ops import Access, DeviceOp, Kind, Mode
 from tilelang.ir.stmts import launches
 from tilelang.ir.walk import collect
+from tilelang.profiler.supply import choose_values
 from tilelang.runtime.allocate import OutputAllocator
 from tilelang.sim import CostSheet, Program, Report, Written
 from tilelang.sim.api import as_numpy
 from tilelang.support.words import counted
+from tilelang.tools.bounded import call_bounded
 
 __all__ = ["INTERLEAVINGS", "CheckResult", "Comparison", "Interleaving", "check_kernel"]
 
+_HANGS = ("deadlock", "livelock", "timeout")  # a run that did not end: nor may the cpu target
+_CPU_SECONDS = 10.0  # and as long as the simulator takes: the cpu target is the faster one by far
 MOST_BLOCKS = 16  # a grid of at most so many blocks runs whole
 _TOLERANCE = 1e-2  # of floats: sums run in another order
 _NARROW_TOLERANCE = 0.15  # of 8-bit floats: one step
@@ -75,17 +80,28 @@ class CheckResult:
     costs: CostSheet | None = None
     blocks: int = 0
     total: int = 0
+    unfinished: bool = False  # the time was over before all interleavings had run
+
+    @property
+    def faults(self) -> list[Report]:
+        """The reports of faults: a run that is cut off may have none."""
+        return [r for r, _ in self.reports.values() if r.kind != "timeout"]
+
+    @property
+    def cut_off(self) -> bool:
+        return self.unfinished or len(self.faults) < len(self.reports)
 
     @property
     def passed(self) -> bool:
-        return not self.reports and not self.differing
+        return self.total > 0 and not self.cut_off and not self.reports and not self.differing
 
     def verdict(self) -> str:
-        if self.passed:
-            return "verdict: no fault found"
-        faults = [counted(len(self.reports), "fault")] if self.reports else []
-        faults += [f"wrong values in {', '.join(self.differing)}"] if self.differing else []
-        return f"verdict: {' and '.join(faults)}"
+        if not self.total:
+            return "verdict: nothing was checked: the grid has no blocks"
+        found = [counted(len(self.faults), "fault")] if self.faults else []
+        found += [f"wrong values in {', '.join(self.differing)}"] if self.differing else []
+        text = f"verdict: {' and '.join(found) or 'no fault found'}"
+        return f"{text}, but the time was over before the end" if self.cut_off else text
 
 
 def check_kernel(
@@ -95,68 +111,128 @@ def check_kernel(
     interleavings: Sequence[Interleaving] = INTERLEAVINGS,
     blocks: str = "auto",
     costs: bool = False,
+    values: Mapping[str, Any] | None = None,
+    seconds: float = math.inf,
     say: Callable[[str], None] = lambda line: None,
 ) -> CheckResult:
     """Runs a kernel for the target sim and compares it with the same for the target cpu, on one set of random inputs.
 
     Without a `reference` (programs with barriers of their own have no meaning on the cpu) the results of the later
     interleavings are compared with those of the first.
-    `blocks`: auto, all or sample. `say` takes the lines of the account as they come. Raises SimUnsupported for a
-    kernel that the simulator cannot run.
+    `blocks`: auto, all or sample. `values`: of symbols and scalars, `choose_values` has the others. `seconds`: of wall
+    time, for all of it; what is not finished then is said. `say` takes the lines of the account as they come. Raises
+    SimUnsupported for a kernel that the simulator cannot run, ValueError for values that are none of the kernel's.
     """
-    program, result = simulated.adapter.program, CheckResult()
-    inputs = [x.cpu() if hasattr(x, "cpu") else x for x in simulated.get_profiler().get_inputs()]
-    want = _arguments(simulated, inputs)
-    grids = program.grids([as_numpy(x) for x in want])
-    result.total = sum(grids)
-    sampled = blocks == "sample" or (blocks == "auto" and max(grids) > MOST_BLOCKS and not program.has_grid_sync)
-    reason = _incomparable(program) if sampled else ""
-    if not reason and reference is not None:
-        reference.adapter(*want)
-    for turn, how in enumerate(interleavings):
-        got = _arguments(simulated, inputs)
+    check = _Check(simulated, reference, blocks, costs, values or {}, time.monotonic() + seconds, say)
+    for how in interleavings:
+        if not check.run(how):
+            break
+    return check.conclude()
+
+
+class _Check:
+    """One check under way."""
+
+    def __init__(
+        self,
+        simulated: Any,
+        reference: Any,
+        blocks: str,
+        costs: bool,
+        values: Mapping[str, Any],
+        deadline: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self.simulated, self.reference, self.costs, self.deadline, self.say = simulated, reference, costs, deadline, say
+        self.program, self.result = simulated.adapter.program, CheckResult()
+        made = simulated.get_profiler().get_inputs(choose_values(simulated.signature, values))
+        self.inputs = [x.cpu() if hasattr(x, "cpu") else x for x in made]
+        self.want = _arguments(simulated, self.inputs)
+        self.grids = self.program.grids([as_numpy(x) for x in self.want])
+        self.result.total = sum(self.grids)
+        large = max(self.grids) > MOST_BLOCKS and not self.program.has_grid_sync
+        self.sampled = blocks == "sample" or (blocks == "auto" and large)
+        self.reason = _incomparable(self.program) if self.sampled else ""  # why values are not compared
+        self.turn = 0
+
+    def run(self, how: Interleaving) -> bool:
+        """One interleaving. False where no other can follow."""
+        start = time.monotonic()
+        if start >= self.deadline:
+            self.result.unfinished = True
+            return False
+        got = _arguments(self.simulated, self.inputs)
         arrays = [as_numpy(x) for x in got]
-        written = Written({a.name: x for a, x in zip(simulated.signature.args, arrays, strict=True)})
-        sheet = program.cost_sheet() if costs and turn == 0 else None
-        start = time.perf_counter()
-        found, stats = program.run(
+        written = Written({a.name: x for a, x in zip(self.simulated.signature.args, arrays, strict=True)})
+        sheet = self.program.cost_sheet() if self.costs and self.turn == 0 else None
+        found, stats = self.program.run(
             arrays,
             policy=how.policy,
             seed=how.seed,
-            blocks="sample" if sampled else "all",
+            blocks="sample" if self.sampled else "all",
             costs=sheet,
             written=written,
+            seconds=self.deadline - start,
         )
-        if turn == 0:
-            result.blocks, result.costs = stats["ctas"], sheet
-            which = " (corners, middles of edges, one inside)" if sampled else ""
-            say(f"{program.name}: {result.blocks} of {counted(result.total, 'block')} run{which}")
-            if reason:
-                say(f"values are not compared: {reason}")
+        if self.turn == 0:
+            self.result.blocks, self.result.costs = stats["ctas"], sheet
+            self._introduce()
         found = list({_key(r): r for r in reversed(found)}.values())[::-1]  # one fault at one line is one
         for report in found:
-            result.reports.setdefault(_key(report), (report, []))[1].append(str(how))
-        seconds = time.perf_counter() - start
-        say(f"{how!s:10} {_count(found)}, {seconds:.1f} s")
-        if reference is None and turn == 0:
-            want = got
-            reason = reason or (f"the run under {how} has reports" if found else "")
-            continue
-        if not found and not reason:
-            for one in _compare(simulated.signature, want, got, written, sampled):
-                if one.differing:
-                    result.differing.setdefault(one.name, one)
-                if one.differing or turn == (reference is None):
-                    say(f"  {one}")
-    for report, seen in result.reports.values():
-        say("")
-        say(report.render())
-        say(f"note: seen under {', '.join(seen)}")
-    if result.costs is not None:
-        say("")
-        say(result.costs.text())
-    say(result.verdict())
-    return result
+            self.result.reports.setdefault(_key(report), (report, []))[1].append(str(how))
+        seconds = time.monotonic() - start
+        self.say(f"{how!s:10} {_count(found)}, {seconds:.1f} s")
+        if self.turn == 0:
+            self._take_reference(how, found, got, seconds)
+        if not found and not self.reason and (self.turn or self.reference is not None):
+            self._compare(got, written)
+        self.turn += 1
+        return self.result.total > 0
+
+    def _introduce(self) -> None:
+        which = " (corners, middles of edges, one inside)" if self.sampled else ""
+        self.say(f"{self.program.name}: {self.result.blocks} of {counted(self.result.total, 'block')} run{which}")
+        if self.result.total:
+            for n in (n for n, size in enumerate(self.grids, 1) if not size):
+                self.say(f"launch {n} of {len(self.grids)} has no blocks")
+        if self.reason:
+            self.say(f"values are not compared: {self.reason}")
+
+    def _take_reference(self, how: Interleaving, found: list[Report], got: list[Any], seconds: float) -> None:
+        """What the later runs are compared with: what the cpu target gives, or the first run itself."""
+        hangs = any(r.kind in _HANGS for r in found)
+        if self.reference is not None and not self.reason and not hangs:
+            if not collect(self.reference.prim_func, tirx.While):
+                self.reference.adapter(*self.want)
+                return
+            most = min(_CPU_SECONDS + seconds, max(self.deadline - time.monotonic(), 0.0))
+            if call_bounded(self.reference.adapter, self.want, most):
+                return
+            self.say(
+                "the cpu target, whose threads run in step, does not end; interleavings are compared with each other"
+            )
+        self.reference, self.want = None, got
+        self.reason = self.reason or (f"the run under {how} has reports" if found else "")
+
+    def _compare(self, got: list[Any], written: Written) -> None:
+        first = self.turn == (self.reference is None)
+        for one in _compare(self.simulated.signature, self.want, got, written, self.sampled):
+            if one.differing:
+                self.result.differing.setdefault(one.name, one)
+            if one.differing or first:
+                self.say(f"  {one}")
+
+    def conclude(self) -> CheckResult:
+        """Says what was found."""
+        for report, seen in self.result.reports.values():
+            self.say("")
+            self.say(report.render())
+            self.say(f"note: seen under {', '.join(seen)}")
+        if self.result.costs is not None:
+            self.say("")
+            self.say(self.result.costs.text())
+        self.say(self.result.verdict())
+        return self.result
 
 
 def _count(reports: list[Report]) -> str:
