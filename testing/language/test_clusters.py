@@ -118,6 +118,34 @@ def test_elements_stored_into_the_neighbour(source, dtype):
     np.testing.assert_array_equal(o, want)
 
 
+def test_parts_of_a_product_meet_in_one_block():
+    """The loads of a pipelined loop have a warp of their own, which has ended where the others meet."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 512), "float16"), B: T.Tensor((512, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.ClusterKernel(1, 1, 2, cluster_dims=(1, 1, 2), threads=128) as (bx, by, part):
+            As, Bs = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            other = T.alloc_shared((64, 64), "float32")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, part * 256 + k * 64], As)
+                T.copy(B[part * 256 + k * 64, 0], Bs)
+                T.gemm(As, Bs, acc)
+            T.cluster_sync()
+            if part == 1:
+                T.copy_cluster(acc, other, dst_block=0)
+            T.cluster_sync()
+            if part == 0:
+                for i, j in T.Parallel(64, 64):
+                    acc[i, j] += other[i, j]
+                T.copy(acc, C)
+
+    a, b = (RNG.integers(-3, 4, shape).astype("float16") for shape in ((64, 512), (512, 64)))
+    o = on_device(main, a, b, np.zeros((64, 64), "float32"))[2]
+    np.testing.assert_array_equal(o, a.astype("float32") @ b.astype("float32"))
+
+
 def test_elements_read_too_early_are_a_race():
     @T.prim_func
     def main(A: T.Tensor((2, 64), "float32"), O: T.Tensor((2, 64), "float32")):

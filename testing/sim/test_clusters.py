@@ -93,6 +93,34 @@ def test_multicast_faults() -> None:
     assert result.kinds == {"exit"} and "reaches into block 1 of the cluster, which has ended" in str(result)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("late", [False, True], ids=["ended before", "ended after"])
+def test_a_cluster_waits_for_no_warp_that_has_ended(policy: str, late: bool) -> None:
+    """barrier.cluster.wait waits for all threads that have not ended (PTX ISA, "barrier.cluster")."""
+
+    def body(tx: Any, bx: Any, rank: Any, A: Any, B: Any, amap: Any) -> None:
+        arena = Arena(2048)
+        s, bar = arena.view("S", (64,), "float32", 4), arena.view("bar", (1,), "uint64", 8)
+        with when(tx == 0):
+            dev("mbar_init", at(bar, 0), 1)
+            dev("fence_mbar_init")
+        cluster_sync()
+        with T.If(tx < 32):
+            with T.Then():
+                dev("store_remote", at(s, tx), rank ^ 1, A[bx, tx], dtype="float32")
+                with when(tx == 0):
+                    dev("mbar_arrive", at(bar, 0))
+                cluster_sync()
+                T.buffer_store(B, s[tx], [bx, tx])
+            with T.Else():
+                if late:
+                    dev("mbar_wait", at(bar, 0), 0)
+
+    result, a, b = run(body, policy)
+    assert not result.reports, result
+    assert (b[:, :32] == a[[1, 0, 3, 2], :32]).all()
+
+
 @pytest.mark.parametrize(("ops", "said"), [("ww", "without an"), ("aaw", "twice"), ("aww", "without an")])
 def test_arrivals_and_waits_of_a_cluster_take_turns(ops: str, said: str) -> None:
     def body(tx: Any, bx: Any, rank: Any, A: Any, B: Any, amap: Any) -> None:

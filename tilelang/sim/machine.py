@@ -231,6 +231,7 @@ class Machine:
         share = REGISTER_FILE // (-(-self.nw // 4) * 4 * WARP) // 8 * 8  # of a thread, when the block starts
         self.held = dict.fromkeys(range(self.warps_per_block * len(blocks)), share)  # warp -> registers of a thread
         self.free_registers = [0] * len(blocks)  # that warps of a block gave back
+        self.gone: set[int] = set()  # warps that have ended and come to the cluster's barrier no more
         self.ended: set[int] = set()  # blocks whose threads have all ended
         self.budget_site = -1  # the one that asked for most
         self.pending, self.undo = world.pending, world.undo

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.sim.machine import REGISTER_FILE, Gang, Mbarrier
+from tilelang.sim.machine import REGISTER_FILE, Gang, Machine, Mbarrier
 from tilelang.sim.report import Wait
 from tilelang.sim.shadow import WARP, Clocks, join
 from tilelang.sim.table import meaning
 from tilelang.support.words import counted
 
-__all__ = ["arrive_on"]
+__all__ = ["arrive_on", "leave_cluster"]
+
+CLUSTER = (0, "cluster")  # the barrier of the cluster
 
 
 def _at(G: Gang, lanes: np.ndarray | None, w: int, x: Any) -> Any:
@@ -141,19 +143,21 @@ def map_shared(G: Gang, m: np.ndarray, site: int, addr: Any, cta: Any) -> Any:
 
 
 # --- barriers of threads
+def _fresh_barrier() -> dict[str, Any]:
+    return {"round": 0, "got": 0, "count": 0, "clk": Clocks.nothing(), "out": {}, "sites": {}, "mine": {}}
+
+
 def _barrier(
     G: Gang, m: np.ndarray, site: int, key: Any, count: int, waits: bool, arrives: bool = True, memory: bool = True
 ) -> Any:
     name = f"barrier {key[1]}"
     G.converged(m, site, name)
-    st = G.cta.named.setdefault(
-        key, {"round": 0, "got": 0, "count": 0, "clk": Clocks.nothing(), "out": {}, "sites": {}, "mine": {}}
-    )
+    st = G.cta.named.setdefault(key, _fresh_barrier())
     rnd = st["round"] if arrives else st["mine"].get(G.active(m)[0], -1)
     if rnd < 0:
         G.cta.trap("barrier", f"{G.cta.does(G.active(m), 'wait')} on {name} without an arrival before", site)
     if arrives:
-        if st["got"] and st["count"] != count:
+        if st["got"] and st["count"] != count and key != CLUSTER:
             G.report("barrier-count", f"{name} is used with {st['count']} and {count} threads at once", site)
         st["count"] = count
         group = G.lanes(m)
@@ -170,8 +174,7 @@ def _barrier(
         if st["got"] > count:
             G.report("arrive-count", f"{st['got']} threads come to {name}, which counts {count}", site)
         if st["got"] >= count:
-            st["out"][rnd], st["got"], st["round"], st["clk"], st["sites"] = st["clk"], 0, rnd + 1, Clocks.nothing(), {}
-            st["out"].pop(rnd - 8, None)
+            _complete(st)
     if not waits:
         return
 
@@ -182,10 +185,19 @@ def _barrier(
         G.cta.costs.wait(site, name, len(G.active(m)), st["round"] <= rnd)
     if st["round"] <= rnd:
         yield Wait(
-            lambda: st["round"] > rnd, lambda: f"{name}: {st['got']} of {count} threads are there ({there()})", site
+            lambda: st["round"] > rnd,
+            lambda: f"{name}: {st['got']} of {st['count']} threads are there ({there()})",
+            site,
         )
     for w, lanes in G.lanes(m):
         G.sh.acquire(w, st["out"][rnd], lanes)
+
+
+def _complete(st: dict[str, Any]) -> None:
+    """All are there: the next round begins."""
+    rnd = st["round"]
+    st["out"][rnd], st["got"], st["round"], st["clk"], st["sites"] = st["clk"], 0, rnd + 1, Clocks.nothing(), {}
+    st["out"].pop(rnd - 8, None)
 
 
 @meaning("sync_threads")
@@ -244,23 +256,37 @@ def bar_arrive(G: Gang, m: np.ndarray, site: int, id: Any, threads: Any, value: 
     yield from _barrier(G, m, site, (G.rank, key), count, False)
 
 
+def leave_cluster(cta: Machine, warps: list[int]) -> None:
+    """Warps have ended: the cluster's barrier waits for all threads that have not (PTX ISA, "barrier.cluster")."""
+    st = cta.named.setdefault(CLUSTER, _fresh_barrier())
+    cta.gone.update(w for w in warps if w not in st["mine"])
+    st["count"] = _in_cluster(cta)
+    if st["got"] and st["got"] >= st["count"]:
+        _complete(st)
+
+
+def _in_cluster(cta: Machine) -> int:
+    """Threads that come to the next round of the cluster's barrier, or have come."""
+    return (len(cta.blocks) * cta.nw - len(cta.gone)) * WARP
+
+
 @meaning("cluster_arrive")
 def cluster_arrive(G: Gang, m: np.ndarray, site: int, relaxed: bool) -> Any:
     """Relaxed, it still publishes mbarriers that the warp has initialised and fenced: fence.mbarrier_init releases."""
-    state = G.cta.named.get((0, "cluster"), {"round": 0, "mine": {}})
+    state = G.cta.named.get(CLUSTER, {"round": 0, "mine": {}})
     rnd = state["round"]
     if any(w in state["mine"] for w in G.active(m)):
         G.report("barrier", f"{G.cta.does(G.active(m), 'arrive')} twice at the cluster's barrier without a wait", site)
     for bar in G.cta.bars.values():
         if bar.fenced and bar.init[0] in G.active(m):
             bar.round = rnd if bar.round < 0 else bar.round
-    yield from _barrier(G, m, site, (0, "cluster"), len(G.cta.blocks) * G.cta.nw * WARP, False, memory=not relaxed)
+    yield from _barrier(G, m, site, CLUSTER, _in_cluster(G.cta), False, memory=not relaxed)
 
 
 @meaning("cluster_wait")
 def cluster_wait(G: Gang, m: np.ndarray, site: int) -> Any:
-    yield from _barrier(G, m, site, (0, "cluster"), len(G.cta.blocks) * G.cta.nw * WARP, True, arrives=False)
-    mine = G.cta.named[0, "cluster"]["mine"]
+    yield from _barrier(G, m, site, CLUSTER, _in_cluster(G.cta), True, arrives=False)
+    mine = G.cta.named[CLUSTER]["mine"]
     for bar in G.cta.bars.values():
         if bar.round >= 0:
             bar.known.update(w for w in G.active(m) if mine[w] >= bar.round)

@@ -374,6 +374,7 @@ class Program:
             except StopIteration:
                 live.remove((g, code))
                 world.changes += 1
+                ops_sync.leave_cluster(g.cta, g.warp_list)
                 if not any(x.cta is g.cta and x.rank == g.rank for x, _ in live):
                     g.cta.ended.add(g.rank)
                 continue
