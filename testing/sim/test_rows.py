@@ -550,7 +550,7 @@ def test_product_in_doubles() -> None:
 
 ELSEWHERE = {
     "test_warp_ops.py": "shfl_xor shfl_up shfl_down shfl_idx vote_any vote_all ballot redux_ uniform elect_one "
-    "ex2 lg2 rcp tanh_approx pack_bf16x2 pack_f16x2 pack_e4m3x4 permute_bytes dp4a",
+    "ex2 lg2 rcp tanh_approx pack_bf16x2 pack_f16x2 pack_e4m3x4 permute_bytes held dp4a",
     "test_memory_ops.py": "cp_async cp_async_commit cp_async_wait cp_async_mbar_arrive bulk_load bulk_store "
     "bulk_commit bulk_wait atomic_add atomic_cas",
     "device_programs.py": "atomic_and atomic_or atomic_xor atomic_min atomic_max keep",

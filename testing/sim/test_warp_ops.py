@@ -126,6 +126,11 @@ def test_bytes_are_permuted() -> None:
         assert (got.view(np.uint8).reshape(-1, 4)[:, i] == np.where(nibble >= 8, sign, byte)).all()
 
 
+def test_held_values_stay_what_they_are() -> None:
+    a = RNG.integers(0, 1 << 32, THREADS, dtype=np.uint32)
+    assert (apply(lambda x, tx: dev("held", x), a, out="uint32") == a).all()
+
+
 def test_fp8_packing_saturates() -> None:
     big = X * 1000
     got = apply(lambda x, y, tx: dev("pack_e4m3x4", x, y, x, y), big, Y, out="uint32").view(np.uint8).reshape(-1, 4)

@@ -372,6 +372,11 @@ for _suffix, _dtype in (("bf16x2", _BF16), ("f16x2", np.dtype(np.float16))):
     _packed(f"abs2_{_suffix}", _dtype, np.abs)
 
 
+@meaning("held")
+def held(G: Gang, m: np.ndarray, site: int, x: Any) -> Any:
+    return x
+
+
 @meaning("permute_bytes")
 def permute_bytes(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, selector: Any) -> Any:
     words = np.asarray(a, np.uint64) | np.asarray(b, np.uint64) << np.uint64(32)

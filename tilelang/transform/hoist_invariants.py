@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves warp-uniform indices and descriptor starts out of loops, which the CUDA compiler cannot: to it they are opaque.
+"""Moves warp-uniform indices, descriptor starts and held constants out of loops, which the CUDA compiler cannot: to it
+they are opaque.
 
 Before:  for k: wg = uniform(tid / 128); start = wgmma_desc(..) + wg * c; wgmma(start + f(stage), ..)
 After:   wg = uniform(tid / 128); start = wgmma_desc(..) + wg * c; for k: wgmma(start + f(stage), ..)
@@ -23,7 +24,7 @@ from tilelang.ir.stmts import bodies, is_uniform_loop, map_kernels, substitute, 
 
 __all__ = ["hoist_invariants"]
 
-PURE = frozenset(DEVICE_OPS[name].op_name for name in ("uniform", "wgmma_desc"))
+PURE = frozenset(DEVICE_OPS[name].op_name for name in ("uniform", "wgmma_desc", "held"))
 _HARMLESS = frozenset({"tirx.address_of", "tirx.buffer_data"})
 
 

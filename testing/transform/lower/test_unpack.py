@@ -258,3 +258,16 @@ def test_words_are_read_in_front_of_the_loop() -> None:
     text = device_text(build(lambda x, j: T.cast(value(x, j), "float16"), per, dtype, "float16", 128, "fragment"))
     loads = [line for line in text.splitlines() if "packed_shared_w_ptr" in line and "*(uint4*)(smem_ptr" in line]
     assert len(loads) == 8  # 64 bytes in each of two rows
+
+
+def test_constants_of_many_registers_are_held() -> None:
+    """Two constants an instruction: ptxas would move one of them to a register for every use."""
+    dtype, per, value, _ = FORMS["mask"]
+    few, many = (
+        device_text(build(lambda x, j: T.cast(value(x, j), "float16"), per, dtype, "float16", width, "fragment"))
+        for width in (16, 128)
+    )
+    assert "= tl_held(" not in few
+    before, loop = many.split("unpacked_ptr[", 1)
+    assert before.count("= tl_held(") == 4  # mask, exponent, factor, offset
+    assert "tl_held(" not in loop and "(uint)15728655" not in loop

@@ -9,13 +9,14 @@ the same operation. (1024 + q * 2^d) * 2^-d - 1024 * 2^-d is q exactly: one fma 
 program adds to q included. What the program puts into the bits of a float itself needs no fma.
 
 Elements that a thread reads from shared memory bytes at a time are read in words of up to 16 bytes in front of the
-loop; the byte that belongs to a thread is chosen by the permutation.
+loop; the byte that belongs to a thread is chosen by the permutation. Constants that many registers need are held in
+registers as well: an instruction takes one constant, and ptxas would move the other to a register for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -39,6 +40,7 @@ _WORD = 32
 _WIDE_BYTES = (16, 8, 4)
 _PRELOAD_BYTES = 256  # of registers that words read in front of a loop may take
 _ALL_BYTES = 0x1111
+_HELD_FROM = 8  # registers of results in a loop, from which on their constants are worth registers of their own
 _POINTERS = ("tirx.address_of", "tirx.buffer_data", "tirx.tvm_access_ptr")  # something may be written through them
 
 At = Callable[[int], Any]  # lane of a register -> the translator of its slot
@@ -132,6 +134,18 @@ class Pack:
     registers: list[_Register]
     places: dict[int, _Place]
     sources: Sequence[Source]
+    held: dict[int, Any] = field(default_factory=dict)  # constants that variables have
+
+    def constants(self) -> list[int]:
+        """The constants that every register of the loop needs."""
+        out = [mask for r in self.registers for take in r.takes for mask in take.masks.values()]
+        for r in self.registers:
+            out += [r.flips] if r.flips else []
+            out += [_codes(x, _FLOATS[self.dtype]) for x in (r.scale, r.addend) if x]
+        return out
+
+    def _constant(self, value: int) -> Expr:
+        return self.held.get(value, _u32(value))
 
     def emit(self, ctx: LowerContext, at: At, number: Expr, first: int) -> list[Stmt]:
         """The statements of span `number` of the loop, whose results are the registers from `first` on."""
@@ -145,13 +159,13 @@ class Pack:
         for take in register.takes:
             whole = self._permuted(ctx, take, at, number)
             for shift, mask in take.masks.items():
-                part = _shifted(whole, shift) & _u32(mask)
+                part = _shifted(whole, shift) & self._constant(mask)
                 bits = part if bits is None else bits ^ part
-        bits = bits ^ _u32(register.flips) if register.flips else bits
+        bits = bits ^ self._constant(register.flips) if register.flips else bits
         if register.scale:
             kind = _FLOATS[self.dtype]
             codes = (_codes(x, kind) for x in (register.scale, register.addend))
-            bits = device_op(f"fma2_{kind.suffix}", bits, *(_u32(c) for c in codes))
+            bits = device_op(f"fma2_{kind.suffix}", bits, *(self._constant(c) for c in codes))
         if register.minus:  # the top bit of every byte is set: nothing is borrowed from the next one
             bits = (bits - _u32(register.minus)) ^ _u32(0x80808080)
         return bits
@@ -193,10 +207,17 @@ class Unpacking:
     wides: list[Wide]
     lane: Any  # the variable that stands for the slot in a group, in what the items read from packs
     span: int  # slots that a group must have at least
+    count: int  # registers of results in the loop
 
     def preload(self, ctx: LowerContext, translator: Callable[[int], Any]) -> list[Stmt]:
         """Statements in front of the loop; `translator` is the one of a slot."""
         out: list[Stmt] = []
+        if self.count >= _HELD_FROM:
+            values = dict.fromkeys(c for pack in self.packs for c in pack.constants())
+            held = {c: tirx.Var("held", "uint32") for c in values}
+            out += [tirx.Bind(var, device_op("held", _u32(c))) for c, var in held.items()]
+            for pack in self.packs:
+                pack.held = held
         for wide in self.wides:
             out += [tirx.AllocBuffer(wide.temp), tirx.DeclBuffer(wide.words, data=wide.temp.data)]
             flat = ctx.shared[wide.load.source]
@@ -251,7 +272,8 @@ def find_packs(
     if not finder.packs:
         return None
     span = max(p.span for p in finder.packs)
-    return Unpacking(new, finder.packs, finder.wides, finder.lane, span)
+    count = sum(slots.count // p.span * len(p.registers) for p in finder.packs)
+    return Unpacking(new, finder.packs, finder.wides, finder.lane, span, count)
 
 
 class _Finder:
