@@ -100,12 +100,13 @@ def atomic_add(
 
     With `use_tma` a tile in shared memory is added by the copy engine, where it can move the tile; relaxed.
     """
+    builder = Builder.current("atomic_add")
     if use_tma and not return_prev and _is_shared_tile(value):
         source, target = pair_regions(value, dst, "atomic_add")
         a, b = source.source.ty, target.source.ty
-        if a.dtype == b.dtype and b.storage_scope == attrs.GLOBAL:
+        if a.dtype == b.dtype and b.storage_scope == attrs.GLOBAL and not builder.is_placed(target.source):
             options = {"add": True, "prefer": "tma"}
-            Builder.current("atomic_add").tile_op("copy", {"src": source, "dst": target}, options)
+            builder.tile_op("copy", {"src": source, "dst": target}, options)
             return None
     return _update("atomic_add", dst, value, memory_order, return_prev)
 

@@ -12,6 +12,7 @@ from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.language import errors
 from tilelang.language.checks import known_integer
+from tilelang.language.placement import place_tensors
 from tilelang.target.arch import MAX_BLOCK, MAX_CLUSTER, MAX_GRID
 from tilelang.tir_builder.builder import Builder, LaunchInfo
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
@@ -78,7 +79,8 @@ class Kernel:
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         if kind is not None:
             return
-        body = self.builder.pop(self.frame)
+        body = place_tensors(self.builder.pop(self.frame), self.builder.placements)
+        self.builder.placements.clear()
         self.builder.launch = None
         for key, option in self.info.attrs.items():
             body = tirx.AttrStmt(tirx.const(0, "int32"), key, _attr_value(option), body, span=self.span)

@@ -93,7 +93,8 @@ def copy(
     a, b = pair_regions(src, dst)
     _check_overlap(a, b)
     safe = builder.safe_value_of(a.source)
-    if safe is not None or loop_layout is not None:
+    placed = builder.is_placed(a.source) or builder.is_placed(b.source)
+    if safe is not None or loop_layout is not None or placed:
         notes: dict[str, Any] = {} if loop_layout is None else {attrs.LOOP_LAYOUT: layout_text(loop_layout)}
         if coalesced_width is not None:
             notes[attrs.COALESCED_WIDTH] = int(coalesced_width)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tilelang.layout.constructors import (
     Fragment,
     Layout,
+    TensorLayout,
     is_fragment,
     make_fully_replicated_layout_fragment,
     make_gemm_fragment_8x8,
@@ -40,6 +41,7 @@ __all__ = [
     "SharedTile",
     "Swizzle",
     "Table",
+    "TensorLayout",
     "covers",
     "is_fragment",
     "is_injective",

@@ -7,6 +7,8 @@ Both enumerate the user's function once, read the mixed-radix digits off it, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,19 +23,32 @@ from tilelang.layout.table import AnyLayout, Table
 __all__ = [
     "Fragment",
     "Layout",
+    "TensorLayout",
     "is_fragment",
     "make_fully_replicated_layout_fragment",
     "make_gemm_fragment_8x8",
     "make_gemm_fragment_8x8_transposed",
 ]
 
+_MOST_ENUMERATED = 1 << 20  # elements; no block has as many in shared memory
 
-def Layout(shape: Sequence[int], forward_fn: Callable[..., Any]) -> AnyLayout:
+
+@dataclass(frozen=True)
+class TensorLayout:
+    """The layout of more elements than a tile in shared memory can have: a function, never enumerated."""
+
+    shape: tuple[int, ...]
+    forward_fn: Callable[..., Any]
+
+
+def Layout(shape: Sequence[int], forward_fn: Callable[..., Any]) -> AnyLayout | TensorLayout:
     """A shared-memory layout: `forward_fn(*index)` gives the address, or several coordinates taken row-major.
 
     Raises ValueError when two elements share an address or an address is negative.
     """
     shape = _shape(shape)
+    if prod(shape) > _MOST_ENUMERATED:
+        return TensorLayout(shape, forward_fn)
     out = _enumerate(shape, forward_fn)
     address: np.ndarray = np.zeros(shape, np.int64)
     for axis in out:

@@ -75,6 +75,7 @@ class Builder:
         self.declarations: list[tirx.Stmt] = []  # made outside of launches, for all of them
         self.vectors: list[Any] = []  # buffers of vector types, whose last dimension are the lanes
         self.safe_values: list[tuple[ir.Var, Any]] = []  # what reads outside of a tensor give
+        self.placements: list[Any] = []  # of tensors with layouts of their own, in the open launch
         self.parallel_vars: list[ir.Var] = []  # of the open T.Parallel nest, and bindings that depend on them
 
     # -- the current builder ----------------------------------------------------------------------------------------
@@ -217,6 +218,10 @@ class Builder:
     def safe_value_of(self, buffer: Any) -> Any:
         """What reads outside of a tensor give, where the program says so."""
         return next((value for b, value in self.safe_values if b.same_as(buffer)), None)
+
+    def is_placed(self, buffer: Any) -> bool:
+        """Has a tensor a layout of its own in the open launch?"""
+        return any(p.buffer.same_as(buffer) for p in self.placements)
 
     # -- frames -----------------------------------------------------------------------------------------------------
 
