@@ -185,7 +185,12 @@ _ROWS = (
         "what stands in front is issued before what follows: once fragment `after` (a name; none: that of the last "
         "turn_pass or settle) is known",
     ),
-    TileOpRow("sync_threads", {}, {}, "barrier of the threads that run it, asked for by the user"),
+    TileOpRow(
+        "sync_threads",
+        {},
+        {"inserted": False},
+        "barrier of the threads that run it; `inserted` by a pass, not by the user",
+    ),
     # Transfers that the program waits for itself.
     TileOpRow(
         "tma_copy_in",

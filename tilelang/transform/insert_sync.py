@@ -10,7 +10,9 @@ Ensures:  any two conflicting accesses to bytes of the block by different thread
           where each thread finds its own elements, analysis/own_elements.py, nor between atomic sums), a
           generic write has a proxy fence before an async access, and bytes a bulk store still reads are not
           overwritten: a wait for one stands in front of a barrier that is there anyway, if one is. No barrier stands in
-          divergent code.
+          divergent code. There, elements that the program writes out are its author's to order, if the code around
+          (the innermost loop, or the launch) has a T.sync_threads of his: one between them could not stand there
+          either, so they are elements of one thread, or a race.
 Does not: order ring buffers against their producer (mbarriers do), nor accesses of disjoint thread groups in a
           program that has barriers of its own: those are its author's to order, and one more could hang it.
 
@@ -52,17 +54,18 @@ from tilelang.transform.plan_arena import buffer_bytes
 __all__ = ["insert_sync"]
 
 
-def insert_sync(func: Any, automatic: bool = True) -> Any:
+def insert_sync(func: Any, automatic: bool = True, notes: list[str] | None = None) -> Any:
     """The function with every barrier it needs; unless `automatic`, without those between accesses to one tile that
-    the program writes out itself. Raises BarrierInDivergentCode, MisplacedBarrier, OutOfBarriers."""
-    return map_kernels(func, lambda kernel: _Inserter(kernel, automatic).run())
+    the program writes out itself. `notes` are told what is left to the author of the program. Raises
+    BarrierInDivergentCode, MisplacedBarrier, OutOfBarriers."""
+    return map_kernels(func, lambda kernel: _Inserter(kernel, automatic, notes).run())
 
 
 @dataclass(frozen=True)
 class _Pending:
     """An access since the last barrier of `group`, which made it. `settled`: a barrier of that group came after it, so
     that only other threads still have to be kept apart from it. `places`: its elements, where they are known. `own`:
-    its author orders it. `adds`: it only adds to elements."""
+    the program writes it out. `adds`: it only adds to elements."""
 
     touch: Touch
     group: Group
@@ -97,8 +100,9 @@ class _Left:
 
 
 class _Inserter:
-    def __init__(self, kernel: Kernel, automatic: bool = True) -> None:
+    def __init__(self, kernel: Kernel, automatic: bool = True, notes: list[str] | None = None) -> None:
         self.kernel, self.automatic = kernel, automatic
+        self.notes = [] if notes is None else notes
         self.groups = ThreadGroups(kernel)
         self.group: Group | None = self.groups.whole  # the threads that run the statement at hand; None: not known
         self.whole_group = self.groups.whole
@@ -305,7 +309,7 @@ class _Inserter:
         for body, group in zip(bodies(stmt), inner, strict=True):
             by = group or self.here
             mine = {
-                _Pending(t, by, own=self.is_own(s), adds=only_adds_to(s, t.buffer))
+                _Pending(t, by, own=is_hand_written(s), adds=only_adds_to(s, t.buffer))
                 for s in body
                 for t in self.tracked(s)
             }
@@ -368,17 +372,20 @@ class _Inserter:
         """What must stand in front of these accesses; and, unless they are made in the arms of a branch, that they are
         made. Threads that are not known (None) may be any of those at hand; no barrier of theirs orders anything."""
         now = [(t, g or self.here, self.can_sync(g)) for g, t in touched]
-        by_author = self.is_own(stmt)
+        own = bool(now) and is_hand_written(stmt)
         elements = {t.buffer: None if arms else places(stmt, t.buffer, self.groups) for t, _, _ in now}
         adds = {t.buffer: only_adds_to(stmt, t.buffer) for t, _, _ in now}
         overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
         unfenced = any(t.asynchronous and self.overlap(t.buffer, b) for t, _, _ in now for b in state.unfenced)
-        clash = any(
-            self.clash(t, g, own and arms, p, elements[t.buffer])
-            for t, g, own in now
+        clashes = [
+            (t, p)
+            for t, g, at_hand in now
             for p in state.pending
-            if not (t.buffer.same_as(p.touch.buffer) and ((by_author and p.own) or (adds[t.buffer] and p.adds)))
-        )
+            if not (t.buffer.same_as(p.touch.buffer) and adds[t.buffer] and p.adds)
+            and self.clash(t, g, at_hand and arms, p, elements[t.buffer])
+        ]
+        by_author = own and all(p.own and t.buffer.same_as(p.touch.buffer) for t, p in clashes)
+        clash = bool(clashes) and not (by_author and self.is_authors_to_order(stmt))
         if overwritten:
             earlier = None if unfenced or clash else self.barrier_behind_stores(out)
             at = len(out) if earlier is None else earlier
@@ -393,7 +400,7 @@ class _Inserter:
             self.barrier(state, out, stmt)
         if not arms:
             state.pending |= {
-                _Pending(t, g, places=elements[t.buffer], own=by_author, adds=adds[t.buffer]) for t, g, _ in now
+                _Pending(t, g, places=elements[t.buffer], own=own, adds=adds[t.buffer]) for t, g, _ in now
             }
             state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
             if _is_store(stmt):
@@ -402,9 +409,22 @@ class _Inserter:
                 stage = TileOp.of(stmt)["stage"].source
                 state.stores |= {stage} if self.shares(stage) else set()
 
-    def is_own(self, stmt: Any) -> bool:
-        """Does the author of the program order what this statement touches."""
-        return not self.automatic and is_hand_written(stmt)
+    def is_authors_to_order(self, stmt: Any) -> bool:
+        """Does the author of the program order the elements that this statement touches and others that he wrote."""
+        if not self.automatic:
+            return True
+        if self.can_sync(self.group):
+            return False
+        loops = [s for s, _ in self.around if isinstance(s, tirx.For | tirx.While)]
+        around = bodies(loops[-1])[0] if loops else self.kernel.body
+        if not any(_is_authors_barrier(s) for s in walk_list(around)):
+            return False
+        where = SourceSpan.of(stmt.span)
+        place = f"line {where.line}: " if where else ""
+        note = f"{place}elements touched in divergent code are ordered by T.sync_threads of the program alone"
+        if note not in self.notes:
+            self.notes.append(note)
+        return True
 
     def barrier_behind_stores(self, out: list[Any]) -> int | None:
         """Position of a barrier of all threads in `out` with no bulk store behind it: who issues them can wait in front
@@ -499,6 +519,11 @@ class _Inserter:
 
 def _role(stmt: Any) -> str:
     return str(stmt.value.value) if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE else ""
+
+
+def _is_authors_barrier(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "sync_threads" and not op.attrs["inserted"]
 
 
 def _arrives(stmt: Any) -> bool:

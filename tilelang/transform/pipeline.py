@@ -190,7 +190,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             lambda f, c: plan_arena(f, c.options.reuse_shared),
             "versions are known; sharing of bytes makes conflicts",
         ),
-        Pass("insert_sync", lambda f, c: insert_sync(f, c.options.sync_threads), "sees every access and every overlap"),
+        Pass(
+            "insert_sync",
+            lambda f, c: insert_sync(f, c.options.sync_threads, c.notes),
+            "sees every access and every overlap",
+        ),
         Pass(
             "take_turns",
             lambda f, c: take_turns(f, c.options, c.notes),

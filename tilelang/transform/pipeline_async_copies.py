@@ -124,14 +124,14 @@ class _Pipeliner:
         inside = [
             device_op("cp_async_wait", pending=stages - 2),
             *fence,
-            make_tile_op("sync_threads", {}, {}, loop.span),
+            make_tile_op("sync_threads", {}, {"inserted": True}, loop.span),
             fetch(ahead, tirx.floormod(ahead, count)),
             device_op("cp_async_commit"),
             *(read_version(s, mine, tirx.floormod(step, count)) for s in rest),
         ]
         # The last iteration has waited for the last copy. Who fills the slots again must know that they have been read.
         repeats = repeats or any(_ends(s)[1] in mine for s in self.ahead if s not in loads)
-        tail = [make_tile_op("sync_threads", {}, {}, loop.span)] if repeats else []
+        tail = [make_tile_op("sync_threads", {}, {"inserted": True}, loop.span)] if repeats else []
         return [*head, with_bodies(loop, [inside]), *tail]
 
 

@@ -574,3 +574,65 @@ def per_thread_arrays(n):
 
     a = ints(32, n, low=-99, high=99)
     return run(main, a, out(a.sort(1).values))
+
+
+@program(devices=ON_DEVICES, N=(64, 128))
+def argmax_by_a_tree_of_comparisons(N):
+    """Branches within branches, between barriers of the program's own: what they touch is theirs to order."""
+
+    @T.prim_func
+    def main(X: T.Tensor((N,), "float32"), Y: T.Tensor((1,), "float32"), I: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=N):
+            s = T.alloc_shared((N,), "float32")
+            at = T.alloc_shared((N,), "int32")
+            t = T.get_thread_binding()
+            s[t] = X[t]
+            at[t] = t
+            T.sync_threads()
+            n = T.alloc_var("int32", init=N // 2)
+            while n > 0:
+                if t < n:  # noqa: SIM102 -- the program is about branches within branches
+                    if s[t + n] > s[t]:
+                        s[t] = s[t + n]
+                        at[t] = at[t + n]
+                T.sync_threads()
+                n = n // 2
+            if t == 0:
+                Y[0] = s[0]
+                I[0] = at[0]
+
+    x = randn(N)
+    return run(main, x, out(x.max()[None]), out(x.argmax()[None].int()))
+
+
+@program(devices=ON_DEVICES)
+def bitonic_sort_with_barriers():
+    """Pairs of elements that only bit operations tell apart are swapped under a condition on both."""
+    N = 64
+
+    @T.prim_func
+    def main(X: T.Tensor((N,), "int32"), Y: T.Tensor((N,), "int32")):
+        with T.Kernel(1, threads=N // 2):
+            s = T.alloc_shared((N,), "int32")
+            t = T.get_thread_binding()
+            s[t] = X[t]
+            s[t + N // 2] = X[t + N // 2]
+            T.sync_threads()
+            k = T.alloc_var("int32", init=2)
+            j = T.alloc_var("int32")
+            while k <= N:
+                j = k // 2
+                while j > 0:
+                    i = 2 * t - (t & (j - 1))
+                    low, high = s[i], s[i + j]
+                    if (low > high) == ((i & k) == 0):
+                        s[i] = high
+                        s[i + j] = low
+                    T.sync_threads()
+                    j = j // 2
+                k = k * 2
+            Y[t] = s[t]
+            Y[t + N // 2] = s[t + N // 2]
+
+    x = ints(N, low=-99, high=99)
+    return run(main, x, out(x.sort().values))
