@@ -152,7 +152,7 @@ def test_a_loop_that_nobody_ends_is_found_under_every_interleaving():
 def test_a_check_has_an_end():
     result = check("endless", "--seconds 0.5")
     assert result.exit_code == 1 and f"--> {PROGRAMS}:{line_of('fault: timeout')}:" in result.output, result.output
-    assert "error[timeout]: the 0.5 seconds of this run are over; warp 0 is in this loop" in result.output
+    assert "error[timeout]: the time of this run is over; warp 0 is in this loop" in result.output
     assert result.output.endswith("verdict: no fault found, but the time was over before the end\n")
 
 

@@ -225,9 +225,8 @@ class Program:
                 for index, extents in enumerate(launches):
                     self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
             except OutOfTime as end:
-                over = f"the {seconds:.3g} seconds of this run are over"
                 where = f"{end.who} in this loop" if end.who else "other blocks have not run"
-                file("timeout", f"{over}; {where}", end.site, remarks=end.remarks)
+                file("timeout", f"the time of this run is over; {where}", end.site, remarks=end.remarks)
         stats |= {"seconds": time.perf_counter() - t0, "gangs": dict(self.partitions)}
         return list(reports.values()), stats
 
