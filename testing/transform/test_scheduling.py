@@ -681,7 +681,7 @@ def test_a_barrier_in_divergent_code_is_an_error() -> None:
     with Builder(64, params={"C": ((64,), "float32")}) as b:
         (C,) = b.args
         S = b.shared("S", (64,), "float32")
-        with b.branch(b.tx < 20):  # no whole warps
+        with b.branch(b.tx < 48):  # no whole warps
             b.emit(store(S, 1.0, b.tx))
             b.emit(store(C, S[b.tx + 1], b.tx))
     with pytest.raises(BarrierInDivergentCode):

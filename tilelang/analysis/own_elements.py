@@ -5,11 +5,13 @@
     S[tx] = A[tx]; O[tx] = S[63 - tx]         a thread finds what another one left
 
 Accesses in loops count as well: what tells the threads apart is one dimension of the index that is a function of the
-thread alone. Apart from thread groups, which say who runs a statement, and from effects, which know buffers only.
+thread alone, or the sum of one and the same terms of the block's indices (`b * 64 + tx`). Apart from thread groups,
+which say who runs a statement, and from effects, which know buffers only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +19,11 @@ import numpy as np
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import expressions_of
+from tilelang.analysis.effects import expressions_of, touches
 from tilelang.analysis.index_values import Opaque
 from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import bodies
+from tilelang.ir.stmts import bodies, const_int
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["Places", "places", "share_elements"]
@@ -33,17 +35,27 @@ _ATOMICS = frozenset(
 
 
 @dataclass(frozen=True)
-class Places:
-    """The elements of all accesses of a statement to a buffer: for each access its index in every dimension, as int64
-    bytes of one value a thread, or None where other things than the thread decide it."""
+class _Index:
+    """A sum: multiples of the block's indices, and int64 bytes of one value a thread."""
 
-    accesses: frozenset[tuple[bytes | None, ...]]
+    of_block: frozenset[tuple[Any, int]]
+    of_thread: bytes
+
+
+@dataclass(frozen=True)
+class Places:
+    """The elements of all accesses of a statement to a buffer: for each access its index in every dimension, or None
+    where other things than the thread and the block decide it."""
+
+    accesses: frozenset[tuple[_Index | None, ...]]
 
 
 def places(stmt: Any, buffer: Any, groups: ThreadGroups) -> Places | None:
-    """Where a statement without statements inside touches `buffer`; None where its elements are not told."""
-    if TileOp.from_stmt(stmt) is not None or bodies(stmt):
+    """Where a statement, with those inside it, touches `buffer`; None where its elements are not told."""
+    if TileOp.from_stmt(stmt) is not None:
         return None
+    inside = [s for body in bodies(stmt) for s in body if any(t.buffer.same_as(buffer) for t in touches(s))]
+    parts = [places(s, buffer, groups) for s in inside]
     found: list[Any] = [stmt.indices] if isinstance(stmt, tirx.BufferStore) and stmt.buffer.same_as(buffer) else []
     escapes = 0
 
@@ -62,17 +74,39 @@ def places(stmt: Any, buffer: Any, groups: ThreadGroups) -> Places | None:
 
     for e in expressions_of(stmt):
         tvm_ffi.structural_walk(e, [(ir.TensorLoad, load), (ir.Call, call)])
-    if escapes or not found:
+    if escapes or not (found or parts) or None in parts:
         return None
-    return Places(frozenset(tuple(_values(i, groups) for i in indices) for indices in found))
+    here = {tuple(_values(i, groups) for i in indices) for indices in found}
+    return Places(frozenset(here.union(*(part.accesses for part in parts if part))))
 
 
-def _values(index: Any, groups: ThreadGroups) -> bytes | None:
+def _values(index: Any, groups: ThreadGroups) -> _Index | None:
+    of_block: dict[Any, int] = {}
+    of_thread = np.zeros(groups.size, np.int64)
     try:
-        value = groups.values(index)
+        for term, factor in _terms(index, 1, groups):
+            if term in groups.blocks:
+                of_block[term] = of_block.get(term, 0) + factor
+            else:
+                of_thread = of_thread + np.asarray(groups.values(term), np.int64) * factor
     except Opaque:
         return None
-    return np.broadcast_to(np.asarray(value, np.int64), (groups.size,)).tobytes()
+    return _Index(frozenset(of_block.items()), of_thread.tobytes())
+
+
+def _terms(expr: Any, factor: int, groups: ThreadGroups) -> Iterator[tuple[Any, int]]:
+    """The terms of a sum with their constant factors; bound names stand for their values."""
+    if isinstance(expr, ir.Var) and expr in groups.binds:
+        yield from _terms(groups.binds[expr], factor, groups)
+    elif isinstance(expr, tirx.Add | tirx.Sub):
+        yield from _terms(expr.a, factor, groups)
+        yield from _terms(expr.b, factor if isinstance(expr, tirx.Add) else -factor, groups)
+    elif isinstance(expr, tirx.Mul) and const_int(expr.b) is not None:
+        yield from _terms(expr.a, factor * (const_int(expr.b) or 0), groups)
+    elif isinstance(expr, tirx.Mul) and const_int(expr.a) is not None:
+        yield from _terms(expr.b, factor * (const_int(expr.a) or 0), groups)
+    else:
+        yield expr, factor
 
 
 def share_elements(a: Places, a_group: Group, b: Places, b_group: Group) -> bool:
@@ -80,15 +114,15 @@ def share_elements(a: Places, a_group: Group, b: Places, b_group: Group) -> bool
     return any(_share(x, a_group, y, b_group) for x in a.accesses for y in b.accesses)
 
 
-def _share(x: tuple[bytes | None, ...], xs: Group, y: tuple[bytes | None, ...], ys: Group) -> bool:
-    return not any(
-        p is not None and q is not None and _apart(np.frombuffer(p, np.int64), xs, np.frombuffer(q, np.int64), ys)
-        for p, q in zip(x, y, strict=True)
-    )
+def _share(x: tuple[_Index | None, ...], xs: Group, y: tuple[_Index | None, ...], ys: Group) -> bool:
+    return not any(_apart(p, xs, q, ys) for p, q in zip(x, y, strict=True) if p is not None and q is not None)
 
 
-def _apart(p: np.ndarray, xs: Group, q: np.ndarray, ys: Group) -> bool:
+def _apart(a: _Index, xs: Group, b: _Index, ys: Group) -> bool:
     """Are the values of any two different threads different?"""
+    if a.of_block != b.of_block:
+        return False
+    p, q = (np.frombuffer(x.of_thread, np.int64) for x in (a, b))
     equal = p[xs.ids][:, None] == q[ys.ids][None, :]
     same = xs.ids[:, None] == ys.ids[None, :]
     return not bool(np.any(equal & ~same))

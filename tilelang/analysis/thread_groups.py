@@ -95,6 +95,7 @@ class ThreadGroups:
         self.kernel, self.size = kernel, kernel.threads
         self.divergence = Divergence(kernel)
         self.binds = {s.var: s.value for s in walk_list(kernel.body) if isinstance(s, tirx.Bind)}
+        self.blocks = {iv.var for iv, _ in kernel.axes if iv.thread_tag.startswith("blockIdx.")}
         self.whole = Group(b"\x01" * self.size)
         rest = np.arange(self.size)
         self.index: dict[Any, np.ndarray] = {}

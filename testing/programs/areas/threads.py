@@ -81,6 +81,51 @@ def own_elements_need_no_barrier():
     return run(main, a, out(torch.where(a > 0, want - 7, want)))
 
 
+@program(loop=("vectorized", "serial", "unroll"), rows=(5, 40))
+def own_rows_of_a_ragged_tensor(loop, rows):
+    """Each thread changes a row of its own in place, in loops of any kind, as far as there are rows."""
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(A: T.Tensor((n, 8), "float32")):
+        with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
+            i = b * 32 + T.get_thread_binding()
+            if i < n:
+                row = T.alloc_local((8,), "float32")
+                for j in getattr(T, loop)(8):
+                    row[j] = A[i, j]
+                for j in getattr(T, loop)(8):
+                    A[i, j] = row[j] * 2
+                for j in T.serial(7):
+                    A[i, j] += A[i, j + 1]
+
+    a = ints(rows, 8).float()
+    want = a * 2
+    want[:, :7] += 2 * a[:, 1:]
+    return run(main, changed(a, want))
+
+
+@program()
+def own_elements_behind_a_guard():
+    """What every CUDA program does: thread i works on element i in several steps, as long as there is one."""
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(A: T.Tensor((n,), "int32"), B: T.Tensor((n,), "int32")):
+        with T.Kernel(T.ceildiv(n, 64), threads=64) as b:
+            i = b * 64 + T.get_thread_binding()
+            if i < n:
+                A[i] += 1
+                A[i] *= 2
+                if A[i] > 4:
+                    B[i] = A[i]
+                    A[i] = -B[i]
+
+    a, b = ints(100), ints(100)
+    x = (a + 1) * 2
+    return run(main, changed(a, torch.where(x > 4, -x, x)), changed(b, torch.where(x > 4, x, b)))
+
+
 @program()
 def written_by_some_read_by_all():
     """A quarter of the block prepares a table that every thread reads, again and again."""
