@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,6 +44,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Or": lambda a, b: np.logical_or(a, b),
 }
 _DIVISIONS = frozenset({"FloorDiv", "FloorMod", "Div", "Mod"})
+_SHIFTS = frozenset({"LShift", "RShift"})
+_INTEGER = re.compile(r"(u?)int(\d+)")
 
 
 def evaluate(expr: Any, env: Mapping[Any, Any]) -> Any:
@@ -60,13 +63,15 @@ def evaluate(expr: Any, env: Mapping[Any, Any]) -> Any:
         a, b = evaluate(expr.a, env), evaluate(expr.b, env)
         if name in _DIVISIONS and np.any(np.asarray(b) == 0):
             raise Opaque("division by zero")
-        return _BINARY[name](a, b)
+        if name in _SHIFTS and not _fits(b, 0, 62):
+            raise Opaque("a shift by more than there are bits")
+        return _of_type(_BINARY[name](a, b), expr)
     if name == "Not":
         return np.logical_not(evaluate(expr.a, env))
     if name == "BitwiseNot":
         return ~evaluate(expr.a if hasattr(expr, "a") else expr.value, env)
     if name == "Cast" and "int" in str(expr.ty.dtype):
-        return evaluate(expr.value, env)
+        return _of_type(evaluate(expr.value, env), expr)
     if name == "Select":
         return np.where(*(evaluate(e, env) for e in (expr.condition, expr.true_value, expr.false_value)))
     if name == "Call" and getattr(expr.op, "name", "") in ("prim.if_then_else", "tirx.if_then_else"):
@@ -75,3 +80,20 @@ def evaluate(expr: Any, env: Mapping[Any, Any]) -> Any:
     if op is not None and op.name == "uniform":  # what the lanes of a warp agree on
         return evaluate(op["x"], env)
     raise Opaque(f"{expr} is no integer arithmetic")
+
+
+def _of_type(value: Any, expr: Any) -> Any:
+    """A value that the expression's type can hold: what wraps around, or overflows, is not told."""
+    found = _INTEGER.fullmatch(str(expr.ty.dtype))
+    if found is not None:
+        unsigned, bits = bool(found[1]), int(found[2])
+        if not _fits(value, 0 if unsigned else -(1 << bits - 1), (1 << bits - (not unsigned)) - 1):
+            raise Opaque(f"{expr} has values that its type has not")
+    return value
+
+
+def _fits(value: Any, low: int, high: int) -> bool:
+    if isinstance(value, int):
+        return low <= value <= high
+    values = np.asarray(value)
+    return not values.size or (low <= int(values.min()) and int(values.max()) <= high)

@@ -681,3 +681,45 @@ def bitonic_sort_with_barriers():
 
     x = ints(N, low=-99, high=99)
     return run(main, x, out(x.sort().values))
+
+
+@program(devices=ON_DEVICES)
+def an_index_that_wraps_is_that_of_another_thread():
+    """Eight bits count modulo 256: the barrier in front of the read is needed."""
+    N = 256
+
+    @T.prim_func
+    def main(X: T.Tensor((N,), "float32"), O: T.Tensor((N,), "float32")):
+        with T.Kernel(1, threads=N):
+            s = T.alloc_shared((N,), "float32")
+            t = T.get_thread_binding()
+            s[t] = X[t]
+            O[t] = s[T.cast(T.cast(t + 256 + 33, "uint8"), "int32")]
+
+    x = randn(N)
+    return run(main, x, out(x.roll(-33)))
+
+
+@program(N=(64,))
+def bitonic_sort_by_shifts_of_loop_variables(N):
+    """A distance of `1 << (k - 1 - j)`, which has no value where k and j are not known together."""
+    steps = N.bit_length() - 1
+
+    @T.prim_func
+    def main(X: T.Tensor((N,), "float32"), Y: T.Tensor((N,), "float32")):
+        with T.Kernel(1, threads=N):
+            s = T.alloc_shared((N,), "float32")
+            T.copy(X, s)
+            for k in T.serial(1, steps + 1):
+                for j in T.serial(k):
+                    distance = 1 << (k - 1 - j)
+                    for i in T.Parallel(N):
+                        other = i ^ distance
+                        if other > i and (s[i] > s[other]) == ((i & (1 << k)) == 0):
+                            swap = s[i]
+                            s[i] = s[other]
+                            s[other] = swap
+            T.copy(s, Y)
+
+    x = randn(N)
+    return run(main, x, out(x.sort().values))
