@@ -75,6 +75,7 @@ atomic_min
 atomic_or
 atomic_store
 atomic_xor
+attr node attr_key value
 ballot
 ballot_sync
 barrier_arrive
@@ -101,6 +102,7 @@ ClusterKernel cluster_dims threads
 const
 copy src dst coalesced_width disable_tma eviction_policy prefer_instruction annotations loop_layout
 copy_cluster src dst dst_block cluster_mask remote_barrier
+comm_reducer combiner identity
 copysign
 cos
 cosh
@@ -117,6 +119,7 @@ dyn
 dynamic name dtype
 empty dtype
 erf
+evaluate value
 exp
 exp10
 exp2
@@ -280,6 +283,7 @@ transpose src dst
 trunc
 truncdiv
 truncmod
+tvm_thread_allreduce size dtype
 Unroll
 unroll explicit unroll_factor
 use_swizzle panel_size order enable

@@ -11,6 +11,7 @@ import difflib
 from typing import Any
 
 from tilelang.language.allocate import alloc_fragment, alloc_global, alloc_local, alloc_shared, alloc_var
+from tilelang.language.allreduce import attr, comm_reducer, evaluate, tvm_thread_allreduce
 from tilelang.language.asynchronous import (
     access_ptr,
     async_copy,
@@ -415,6 +416,7 @@ __all__ = [
     "atomic_or",
     "atomic_store",
     "atomic_xor",
+    "attr",
     "ballot",
     "ballot_sync",
     "barrier_arrive",
@@ -439,6 +441,7 @@ __all__ = [
     "cluster_wait",
     "const",
     "copy",
+    "comm_reducer",
     "copysign",
     "cos",
     "cosh",
@@ -451,6 +454,7 @@ __all__ = [
     "dynamic",
     "empty",
     "erf",
+    "evaluate",
     "exp",
     "exp10",
     "exp2",
@@ -576,6 +580,7 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "tvm_thread_allreduce",
     "uint16",
     "uint32",
     "uint4",

@@ -49,6 +49,7 @@ class LaunchInfo:
     block: list[Any]
     attrs: dict[str, Any] = field(default_factory=dict)  # AttrStmts around the body
     random: Any = None  # the generator that T.rng_init has started
+    combiners: list[Any] = field(default_factory=list)  # of the open `with T.attr(T.comm_reducer(...), ...)`
 
 
 class Builder:

@@ -723,3 +723,43 @@ def bitonic_sort_by_shifts_of_loop_variables(N):
 
     x = randn(N)
     return run(main, x, out(x.sort().values))
+
+
+@program(devices=ON_DEVICES, op=("sum", "argmax"))
+def reduction_over_a_dimension_of_the_threads(op):
+    """The spelling of TensorIR, with one value and with two; some threads contribute nothing."""
+    N, K, tn, tk = 8, 48, 8, 16
+
+    def add(x, y):
+        return x + y
+
+    def greater(x, i, y, j):
+        return T.max(x, y), T.if_then_else(y > x, j, i)
+
+    @T.prim_func
+    def main(A: T.Tensor((N, K), "float32"), B: T.Tensor((N,), "float32"), I: T.Tensor((N,), "int32")):
+        with T.Kernel(1, threads=(tn, tk)):
+            n, k = T.get_thread_bindings()
+            x = T.alloc_local((2,), "float32")
+            i = T.alloc_local((2,), "int32")
+            x[0] = A[n, k]
+            i[0] = k
+            if op == "sum":
+                with T.attr(
+                    T.comm_reducer(add, [T.Cast("float32", 0)]),
+                    "reduce_scope",
+                    T.reinterpret(T.uint64(0), dtype="handle"),
+                ):
+                    T.evaluate(T.tvm_thread_allreduce(T.uint32(1), x[0], k < 10, x[1], k, dtype="handle"))
+                i[1] = 0
+            else:
+                with T.attr(T.comm_reducer(greater, [T.min_value("float32"), 0]), "reduce_scope", 0):
+                    T.tvm_thread_allreduce(2, x[0], i[0], True, x[1], i[1], k)
+            if k == 5:
+                B[n] = x[1]
+                I[n] = i[1]
+
+    a = ints(N, K, low=-999, high=999, dtype="float32")
+    if op == "sum":
+        return run(main, a, out(a[:, :10].sum(1)), out(torch.zeros(N, dtype=torch.int32)))
+    return run(main, a, out(a[:, :tk].amax(1)), out(a[:, :tk].argmax(1).int()))
