@@ -17,7 +17,7 @@ from tilelang.analysis.layouts.errors import (
     ParallelExtentNotConstant,
     ViewCannotMove,
 )
-from tilelang.ir.attrs import LAYOUT, NOTES, SHARED_DYN
+from tilelang.ir.attrs import LAYOUT, LOOP_LAYOUT, NOTES, SHARED_DYN
 from tilelang.ir.stmts import launches, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import Fragment, SharedTile, Table, loads, make_swizzled_layout, row_major
@@ -434,10 +434,11 @@ def test_an_annotation_must_fit_its_buffer(layout, what):
         laid_out(p.func)
 
 
-def test_parallel_extents_must_be_constant():
+def test_parallel_extents_with_a_layout_must_be_constant():
     with Builder(128, (4,)) as p:
         X = p.fragment("X", (64,))
-        p.parallel((p.blocks[0],), lambda i: store(X, tirx.const(1.0, "float32"), i))
+        notes = {LOOP_LAYOUT: Fragment((64,), forward_thread_fn=lambda i: i).dumps()}
+        p.parallel((p.blocks[0],), lambda i: store(X, tirx.const(1.0, "float32"), i), **notes)
     with pytest.raises(ParallelExtentNotConstant) as e:
         laid_out(p.func)
     assert e.value.span.line == 2

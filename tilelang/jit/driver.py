@@ -28,7 +28,7 @@ from tilelang.target.arch import Target
 
 __all__ = ["clear_memory_cache", "compile", "outputs_of", "par_compile", "run_parallel"]
 
-_BACKENDS = frozenset({None, "auto", "tvm_ffi", "nvrtc", "cython", "torch", "cutedsl"})
+_BACKENDS = frozenset({None, "auto", "tvm_ffi", "nvrtc", "cython", "ctypes", "dlpack", "torch", "cutedsl"})
 
 _lock = threading.Lock()
 _kernels: dict[Any, Future[JITKernel]] = {}

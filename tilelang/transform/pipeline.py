@@ -39,6 +39,7 @@ from tilelang.transform.insert_sync import insert_sync
 from tilelang.transform.interleave_operands import interleave_operands
 from tilelang.transform.keep_operands import keep_operands
 from tilelang.transform.lazy_rescale import lazy_rescale
+from tilelang.transform.legalize_extents import legalize_extents
 from tilelang.transform.lower_tile_ops import lower_tile_ops
 from tilelang.transform.make_persistent import make_persistent
 from tilelang.transform.mark_hand_written import mark_hand_written
@@ -153,6 +154,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "knows what the copy engine loads",
         ),
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
+        Pass("legalize_extents", lambda f, c: legalize_extents(f), "copies of parts of a tile are nests now"),
         Pass("split_nests", lambda f, c: split_nests(f), "registers and memory are written by different threads"),
         Pass(
             "interleave_operands",

@@ -427,3 +427,39 @@ def tile_statement_in_a_parallel_loop_is_refused():
         return main
 
     return refused(make, "Parallel")
+
+
+@program(size=((5, 70, 33), (3, 200, 100), (4, 3, 1), (3, 64, 2)))
+def extents_of_the_run(size):
+    """T.Parallel over sizes of tensors and over a number: a tile bounds it, or nothing does."""
+    M, N, count = size
+    m, n = T.dynamic("m, n")
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((m, n), "float32"), B: T.Tensor((m, n), "float32"), C: T.Tensor((m, 2), "float32"), k: T.int32
+    ):
+        with T.Kernel(1, threads=64):
+            f = T.alloc_fragment((100,), "float32")
+            s = T.alloc_shared((40,), "float32")
+            for i, j in T.Parallel(m, n):
+                B[i, j] = A[i, j] * 2
+            for i, j in T.Parallel(m, 2):
+                C[i, j] = A[i, j]
+            T.fill(f, 0)
+            for i in T.Parallel(k):
+                f[i] = A[0, i]
+            for i in T.Parallel(T.min(32, k)):
+                s[i] = f[i] + 1
+            for i in T.Parallel(k - 1):
+                B[1, i] = f[i]
+            for i in T.Parallel(T.min(32, k)):
+                B[2, i] = s[i]
+            T.copy(A[0, 1:k], B[0, 1:k])
+
+    a = randn(M, N)
+    want = a * 2
+    want[1, : count - 1] = a[0, : count - 1]
+    want[2, : min(32, count)] = a[0, : min(32, count)] + 1
+    want[0, 1:count] = a[0, 1:count]
+    return run(main, a, out(want), out(a[:, :2].contiguous()), count)

@@ -30,7 +30,9 @@ class AnnotatedLayoutUnfit(UserError):
 
 class ParallelExtentNotConstant(UserError):
     code = "TL4103"
-    message = "the extent {extent} of T.Parallel is not a compile-time constant"
+    message = (
+        "the extent {extent} of a loop with a layout or an asynchronous copy of its own is no compile-time constant"
+    )
     help = "use the tile size as the extent and guard the body: for i in T.Parallel(block): if i < n: ..."
 
 
