@@ -17,7 +17,8 @@ from tilelang.ir.walk import LOAD, collect, rewrite
 __all__ = ["CURSORS", "Changes", "is_cursor"]
 
 CURSORS = ("stage_", "phase_")
-HINTS = {"prefetch_tensormap"}  # who gives them, and whether anyone does, changes nothing but times
+# Who gives them, and whether anyone does, changes nothing but times.
+HINTS = {"prefetch_tensormap", *(f"tma_prefetch_{rank}d" for rank in range(1, 6))}
 Change = tuple[str, Any]  # (what was done, the new statement)
 
 
@@ -96,7 +97,7 @@ class Changes:
             yield from (("barrier stage+1", build(bar=b)) for b in self.next_slot(op.operands.get("bar")))
             if "mask" in op.operands:
                 yield "one block", build(mask=tirx.const(1, "uint16"))
-        if op.name.startswith("tma_"):
+        if op.name.startswith("tma_") and op.name not in HINTS:
             yield "column+8", build(c0=op["c0"] + (8 if "c1" in op.operands else 16))
 
     def next_slot(self, address: Any) -> Iterator[Any]:

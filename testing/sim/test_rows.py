@@ -462,7 +462,7 @@ def test_the_bytes_of_a_barrier_that_has_ended_may_be_used(ended: bool) -> None:
 # -- copies through tensor maps
 
 covers("prefetch_tensormap")
-covers(*(f"{op}_{rank}d" for op in ("tma_load", "tma_store", "tma_reduce_add") for rank in range(1, 6)))
+covers(*(f"{op}_{rank}d" for op in ("tma_load", "tma_prefetch", "tma_store", "tma_reduce_add") for rank in range(1, 6)))
 
 
 @pytest.mark.parametrize("rank", range(1, 6))
@@ -480,6 +480,7 @@ def test_boxes_of_every_rank(rank: int) -> None:
             s, bar = arena.view("S", (tile,), "float32", 4, 128), arena.view("bar", (1,), "uint64", 8)
             with when(tx == 0):
                 dev("prefetch_tensormap", maps[0])
+                dev(f"tma_prefetch_{rank}d", maps[0], *corner)
                 dev("mbar_init", at(bar, 0), 1)
                 dev("fence_mbar_init")
                 dev("mbar_expect_tx", at(bar, 0), 4 * tile)

@@ -83,9 +83,49 @@ def test_barriers_and_tensor_maps_come_first_then_the_wait_then_everything_else(
     ops = names(lower(gemm_program(), "sm_90a"))[0]
     at = ops.index("griddep_wait")
     assert ops[at + 1] == "griddep_launch"
-    assert set(ops[:at]) == {"mbar_init", "fence_mbar_init", "sync_threads", "prefetch_tensormap"}
+    start = {"mbar_init", "fence_mbar_init", "sync_threads", "prefetch_tensormap"}
+    assert set(ops[:at]) == {*start, "tma_prefetch_2d"}
     assert ops[:at].count("prefetch_tensormap") == 3
     assert "tma_load_2d" in ops[at:]
+
+
+def text_before_the_wait(func: Any) -> str:
+    return lower_to_cuda(func, ARCHS["sm_90a"]).text.split("{\n", 1)[1].split("tl_griddep_wait();")[-2]
+
+
+@pytest.mark.parametrize(("room_kib", "iterations"), [(64, 2), (32, 1), (10000, 8), (31, 0)])
+def test_first_loads_are_asked_for_early(room_kib: int, iterations: int) -> None:
+    """Whole iterations that fit, of the thread that loads; an iteration of this program loads 32 KiB."""
+    ops = names(lower(gemm_program(), "sm_90a", CompileOptions(early_bytes=room_kib << 10)))[0]
+    assert ops[: ops.index("griddep_wait")].count("tma_prefetch_2d") == (ops.count("tma_load_2d") if iterations else 0)
+    text = text_before_the_wait(lower(gemm_program(), "sm_90a", CompileOptions(early_bytes=room_kib << 10)))
+    assert (f"< {iterations};" in text) == (iterations > 0)
+
+
+@T.prim_func
+def experts(
+    rows: T.Tensor((8,), "int32"), A: T.Tensor((64, 64), "float16"), W: T.Tensor((8, 64, 64), "float16"),
+    C: T.Tensor((8, 64, 64), "float16"), n: T.int32,
+):  # fmt: skip
+    with T.Kernel(8, threads=128) as bx:
+        C[bx, T.get_thread_binding() // 64, T.get_thread_binding() % 64] = 0
+    with T.Kernel(8, threads=128) as bx:
+        As, Ws = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+        acc = T.alloc_fragment((64, 64), "float32")
+        T.clear(acc)
+        for k in T.Pipelined(n, num_stages=2):
+            T.copy(A[:, :], As)
+            T.copy(W[rows[bx], :, :], Ws)
+            T.gemm(As, Ws, acc)
+        T.copy(acc, C[bx, :, :])
+
+
+def test_places_that_memory_decides_are_not_asked_for() -> None:
+    """What memory says may not be looked at yet. How often a loop runs may be a parameter."""
+    text = text_before_the_wait(lower(experts, "sm_90a"))
+    requests = [line for line in text.split("\n") if "tl_tma_prefetch" in line]
+    assert requests and all("A_map" in line for line in requests)
+    assert "rows_ptr[" not in text
 
 
 def test_later_launches_wait_in_front_of_their_first_access() -> None:
@@ -131,6 +171,39 @@ def test_a_launch_reads_what_the_one_in_front_wrote() -> None:
         x, y = torch.randn(64, 128, device="cuda"), torch.empty(64, 128, device="cuda")
         kernel(x, y)
         torch.testing.assert_close(y, x - x.mean(1, keepdim=True))
+
+
+@T.prim_func
+def product_of_new_weights(
+    W: T.Tensor((2048, 2048), "float16"), A: T.Tensor((64, 2048), "float16"), V: T.Tensor((2048, 2048), "float16"),
+    C: T.Tensor((64, 2048), "float32"),
+):  # fmt: skip
+    """The second launch asks for weights that the first is about to write."""
+    with T.Kernel(2048, threads=128) as bx:
+        f = T.alloc_fragment((2048,), "float16")
+        T.copy(W[bx, :], f)
+        for i in T.Parallel(2048):
+            V[2047 - bx, i] = f[i] * T.float16(2)
+    with T.Kernel(32, threads=128) as bx:
+        As, Vs = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+        acc = T.alloc_fragment((64, 64), "float32")
+        T.clear(acc)
+        for k in T.Pipelined(32, num_stages=4):
+            T.copy(A[0, k * 64], As)
+            T.copy(V[bx * 64, k * 64], Vs)
+            T.gemm(As, Vs, acc, transpose_B=True)
+        T.copy(acc, C[0, bx * 64])
+
+
+@pytest.mark.gpu
+def test_what_is_asked_for_early_is_loaded_as_it_is_written_later() -> None:
+    kernel = tilelang.compile(product_of_new_weights, target="cuda")
+    a, v = torch.randint(-2, 3, (64, 2048), device="cuda").half(), torch.zeros(2048, 2048, device="cuda").half()
+    for _ in range(30):
+        w = torch.randint(-2, 3, (2048, 2048), device="cuda").half()
+        c = torch.empty(64, 2048, device="cuda")
+        kernel(w, a, v, c)
+        assert torch.equal(c, a.float() @ (2 * w.flip(0)).float().T)
 
 
 @pytest.mark.gpu

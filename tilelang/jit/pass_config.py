@@ -34,6 +34,7 @@ class PassConfigKey(str, Enum):
     TL_ASK_AHEAD = "tl.ask_ahead"
     TL_CARRY_GEMMS = "tl.carry_gemms"
     TL_OVERLAP_LAUNCHES = "tl.overlap_launches"
+    TL_EARLY_BYTES = "tl.early_bytes"
     TL_WARPGROUP_STORES = "tl.warpgroup_stores"
     TL_PERSISTENT = "tl.persistent"
     TL_CLUSTER = "tl.cluster"
@@ -132,6 +133,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_ASK_AHEAD: _Effect("ask_ahead"),
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
     _K.TL_OVERLAP_LAUNCHES: _Effect("overlap_launches"),
+    _K.TL_EARLY_BYTES: _Effect("early_bytes", int),
     _K.TL_WARPGROUP_STORES: _Effect("warpgroup_stores"),
     _K.TL_PERSISTENT: _Effect("persistent"),
     _K.TL_CLUSTER: _Effect("cluster", int),

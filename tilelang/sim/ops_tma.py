@@ -300,6 +300,15 @@ def prefetch_tensormap(G: Gang, m: np.ndarray, site: int, map: Any) -> None:
     """Only speed."""
 
 
+def _prefetch(rank: int) -> None:
+    @meaning(f"tma_prefetch_{rank}d")
+    def run(G: Gang, m: np.ndarray, site: int, map: Any, hint: bool, policy: Any = 0, **c: Any) -> None:
+        """Only speed, but of a box that exists."""
+        tmap = _usable(G, map, site, rank)
+        for _, _, *xy in G.each(m, *(c[f"c{i}"] for i in range(rank))):
+            _starts(G, tmap, xy, "TMA prefetch", site)
+
+
 @meaning("l2_evict_first", "l2_evict_last", "l2_evict_normal")
 def policy(G: Gang, m: np.ndarray, site: int) -> Any:
     return 0
@@ -307,5 +316,6 @@ def policy(G: Gang, m: np.ndarray, site: int) -> Any:
 
 for _rank in range(1, 6):
     _load(_rank)
+    _prefetch(_rank)
     _store(_rank, add=False)
     _store(_rank, add=True)

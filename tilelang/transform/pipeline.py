@@ -219,7 +219,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("rasterize_blocks", lambda f, c: rasterize_blocks(f), "until here block indices have known ranges"),
         Pass(
             "overlap_launches",
-            lambda f, c: overlap_launches(f, c.arch, c.options.overlap_launches),
+            lambda f, c: overlap_launches(f, c.arch, c.options.overlap_launches, c.options.early_bytes),
             "what a kernel starts with is all there now",
         ),
         Pass("check_protocol", lambda f, c: check_protocol(f, c.arch), "last: sees what the device will run"),

@@ -40,6 +40,17 @@ def _load(rank: int):
     return build
 
 
+def _prefetch(rank: int):
+    def build(hint: bool) -> Form:
+        operands = (tmap("map"), *_coords(rank))
+        text, tail = f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile", ""
+        if hint:
+            operands, text, tail = (*operands, _POLICY), text + ".L2::cache_hint", ", $policy"
+        return Form(operands, asm(f"{text} [$map, {_list(rank)}]{tail};", operands))
+
+    return build
+
+
 def _store(rank: int, reduce: str = ""):
     def build(hint: bool) -> Form:
         operands = (tmap("map"), smem("src"), *_coords(rank))
@@ -136,6 +147,16 @@ ROWS = (
             needs=_SM,
             doc="box at coordinates c (fastest first) -> shared `dst`; complete_tx of the box bytes on `bar`. "
             "multicast: to the same offsets in all blocks of `mask`",
+        )
+        for r in _RANKS
+    ),
+    *(
+        DeviceOpRow(
+            f"tma_prefetch_{r}d",
+            _prefetch(r),
+            (_HINT,),
+            needs=_SM,
+            doc="bring a box at coordinates c into L2; nobody waits for it, and memory stays as it is",
         )
         for r in _RANKS
     ),
