@@ -57,3 +57,9 @@ def test_numbers_that_cannot_overflow_are_converted_in_pairs(dtype: str, limit: 
     a = values()
     got, want = (clamped.with_options(target=target)(-limit, limit, dtype)(a) for target in ("sim", "cpu"))
     torch.testing.assert_close(got.float(), want.float(), rtol=0.0, atol=0.0, equal_nan=True)
+
+
+def test_limits_that_the_conversion_has_take_no_instructions() -> None:
+    assert "tl_m" not in source(-448.0, 448.0, "float8_e4m3fn")
+    assert "tl_min_nan(tl_max_nan(" in source(-400.0, 400.0, "float8_e4m3fn")
+    assert "tl_min_nan(tl_max_nan(" in source(-448.0, 400.0, "float8_e4m3fn")

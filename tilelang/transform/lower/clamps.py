@@ -18,7 +18,7 @@ from tvm import tirx
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import dtype_of
 
-__all__ = ["fold_clamps", "limit_of"]
+__all__ = ["fold_clamps", "limit_of", "unlimited"]
 
 
 def fold_clamps(node: Any) -> Any:
@@ -64,3 +64,14 @@ def _range(expr: Any) -> tuple[float, float]:
     choose = min if op.name == "min_nan" else max
     (a, b), (c, d) = _range(op["a"]), _range(op["b"])
     return choose(a, c), choose(b, d)
+
+
+def unlimited(expr: Any, limit: float) -> Any:
+    """x where the expression is x limited to -limit .. limit, else the expression."""
+    inner = expr
+    for name, bound in (("min_nan", limit), ("max_nan", -limit)):
+        op = DeviceOp.from_node(inner)
+        if op is None or op.name != name or _range(op["b"]) != (bound, bound):
+            return expr
+        inner = op["a"]
+    return inner

@@ -19,7 +19,7 @@ from tilelang.analysis.atomic_sums import sum_of
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, dtype_of
-from tilelang.transform.lower.clamps import limit_of
+from tilelang.transform.lower.clamps import limit_of, unlimited
 from tilelang.transform.lower.context import Expr, Stmt, const, is_fragment, is_global, is_shared
 from tilelang.transform.lower.packed_sums import packed_sum
 from tilelang.transform.lower.translate import Translator, guarded, unrolled, zero
@@ -141,8 +141,8 @@ class Plan:
     def _store(self, make: MakeTranslator, store: Vector, temp: Any) -> list[Stmt]:
         out: list[Stmt] = []
         dtype, lanes = dtype_of(store.buffer), cast_lanes(store.node.value)
-        convert = _saturating(store.node.value) if self.packed8 else ""
-        if convert and self.width % 4 == 0:
+        convert = self._saturating(store.node.value)
+        if convert:
             narrow = _temp(f"{temp.name}c", self.width, dtype)
             out.append(tirx.AllocBuffer(narrow))
             computed = [make(const(0))(g) for g in store.guards]
@@ -196,12 +196,31 @@ class Plan:
                 out.append(
                     guarded(
                         [translator(g) for g in guards],
-                        tirx.BufferStore(results[k], translator(_result(stmt)), [lane]),
+                        tirx.BufferStore(results[k], translator(self._result(stmt)), [lane]),
                     )
                 )
             else:
                 out.append(guarded([translator(g) for g in guards], translator(stmt)))
         return [unrolled(lane, self.width, as_stmt(out))] if out else []
+
+    def _result(self, stmt: Stmt) -> Expr:
+        """What a vector store or sum of this statement is given: casts are done on vectors, and where they saturate,
+        the limits that the hardware has are its own."""
+        added = sum_of(stmt)
+        if added is not None:
+            return added.value
+        if not isinstance(stmt.value, tirx.Cast):
+            return stmt.value
+        inner = stmt.value.value
+        return unlimited(inner, _LARGEST[dtype_of(stmt.value)][1]) if self._saturating(stmt.value) else inner
+
+    def _saturating(self, value: Expr) -> str:
+        """The op that converts four float32 to the float8 of a cast where nothing overflows: it saturates, a cast does
+        not. "" where there is none."""
+        if not self.packed8 or self.width % 4 or not isinstance(value, tirx.Cast) or dtype_of(value.value) != "float32":
+            return ""
+        name, largest = _LARGEST.get(dtype_of(value), ("", 0.0))
+        return name if limit_of(value.value) <= largest else ""
 
     def _direct(self, make: MakeTranslator) -> Stmt:
         """The vector form of a single store."""
@@ -243,24 +262,7 @@ def _temp(name: str, size: int, dtype: str) -> Any:
     return tirx.decl_buffer((size,), dtype, name, scope=attrs.LOCAL, layout=None)
 
 
-def _result(stmt: Stmt) -> Expr:
-    """What a vector store or sum of this statement is given: casts are done on vectors."""
-    added = sum_of(stmt)
-    if added is not None:
-        return added.value
-    return stmt.value.value if isinstance(stmt.value, tirx.Cast) else stmt.value
-
-
 _LARGEST = {"float8_e4m3fn": ("convert_e4m3x4", 448.0), "float8_e5m2": ("convert_e5m2x4", 57344.0)}
-
-
-def _saturating(value: Expr) -> str:
-    """The op that converts four float32 to the float8 of a cast where nothing overflows: it saturates, a cast does
-    not. "" where there is none."""
-    if not isinstance(value, tirx.Cast) or dtype_of(value.value) != "float32":
-        return ""
-    name, largest = _LARGEST.get(dtype_of(value), ("", 0.0))
-    return name if limit_of(value.value) <= largest else ""
 
 
 def cast_lanes(value: Expr) -> int:
