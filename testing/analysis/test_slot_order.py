@@ -39,3 +39,13 @@ def test_pinned_loops_keep_their_order() -> None:
     access = Access(Tile("Y", (64, 64), 16, "global"), transposed((64, 64)), True)
     pinned = Parallel(0, "line 1", (0, 64), (64, 64), (access,), True, loop)
     assert cheapest_order(loop, pinned, {}) is loop
+
+
+def test_elements_of_one_register_follow_each_other() -> None:
+    loop = loads("fragment(64,64)[8:t4 2:r2 4:t32, 2:r1 2:r16 4:t1 4:r4]")
+    narrow = "fragment(64,64)[8:t4 2:r4 4:t32, 4:r1 4:t1 2:r8 2:r16]"
+    access = Access(Tile("P", (64, 64), 8), identity((64, 64)), True)
+    found = cheapest_order(loop, nest(access), {"P": loads(narrow)})
+    assert found.dumps() == "fragment(64,64)[8:t4 2:r16 4:t32, 2:r1 2:r2 4:t1 4:r4]"
+    wide = Access(Tile("P", (64, 64), 32), identity((64, 64)), True)
+    assert cheapest_order(loop, nest(wide), {"P": loads(narrow)}) is loop
