@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilelang.layout import SharedTile, wavefronts
+from tilelang.layout import SharedTile, row_major, shared_tile_of, wavefronts
 from tilelang.layout import operands as hw
 from tilelang.layout.digits import NotStructured, Swizzle
 from tilelang.layout.spread import coalesced, flat
@@ -31,6 +31,26 @@ def test_wgmma_accumulator_is_the_golden_map_and_the_a_operand(n):
         assert acc.locate(thread=t, reg=i) == (acc_map(t, i), True)
     if n % 16 == 0:
         assert acc.canonical == hw.wgmma_a(64, n, 16).canonical
+
+
+@pytest.mark.parametrize("n", [32, 96, 128, 256])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_an_arranged_accumulator_is_the_a_operand_of_its_threads(n, bits):
+    pairs = hw.column_pairs(bits)
+    acc, a = hw.arranged(hw.wgmma_accumulator(64, n), 1, pairs), hw.wgmma_a(64, n, bits)
+    assert np.array_equal(acc.arrays["thread"], a.arrays["thread"])
+    columns = np.arange(n)
+    place = columns // 2 % pairs * (n // pairs) + columns // (2 * pairs) * 2 + columns % 2
+    assert np.array_equal(acc.arrays["reg"], hw.wgmma_accumulator(64, n).arrays["reg"][:, place])
+    tile = SharedTile(n, 128, 8, 128)
+    rows = hw.arranged(tile.layout, 0, pairs)
+    assert np.array_equal(rows.arrays["addr"], tile.layout.arrays["addr"][place])
+    assert shared_tile_of(rows, 8, pairs) == tile and (shared_tile_of(rows, 8) is None) == (pairs > 1)
+
+
+def test_columns_that_are_no_whole_groups_cannot_be_arranged():
+    with pytest.raises(NotStructured):
+        hw.arranged(row_major((42, 64)), 0, 2)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import SharedTile
 from tilelang.layout.swizzle import best_swizzle
 
-__all__ = ["bits_of", "global_strides", "tile_extents", "tma_obstacle"]
+__all__ = ["MAX_TMA_RANK", "bits_of", "global_strides", "rows_and_columns", "tile_extents", "tma_obstacle"]
 
 MAX_TMA_RANK = 5
 TMA_ALIGN_BYTES = 16
@@ -47,6 +47,12 @@ def tile_extents(region: Any) -> tuple[int, ...] | None:
     if any(e is None for e in extents):
         return None
     return tuple(e for e in extents if e is not None and e != 1)
+
+
+def rows_and_columns(region: Any) -> tuple[int | None, int]:
+    """The dimensions of a tensor that the rows and the columns of a tile run along."""
+    wide = [d for d, r in enumerate(region.region) if const_int(r.extent) != 1]
+    return (wide[-2] if len(wide) > 1 else None), len(region.region) - 1
 
 
 def _covers(region: Any) -> bool:

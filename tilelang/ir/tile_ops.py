@@ -59,6 +59,7 @@ _ROWS = (
             "prefer": "",  # "" | tma | cp_async | sync
             "add": False,  # dst += src from shared memory to a tensor, atomic for each element
             "blocks": 1,  # fact of form_clusters: blocks of a cluster that share the work of loading the tile
+            "pairs": 1,  # fact of arrange_columns: the rows of the tile are arranged in so many parts
             "via": "",  # fact of plan_copies: "" | loop | tma_load | tma_store | cp_async | stmatrix
         },
         "dst = cast(src); out-of-range global elements read as 0 and are not stored. "
@@ -72,6 +73,7 @@ _ROWS = (
             "trans_a": False,
             "trans_b": False,
             "trans_c": False,  # fact of plan_gemms: operands are swapped, the op computes the transpose of c
+            "pairs": 1,  # fact of arrange_columns: columns of c and of op(b) are arranged in so many parts
             "policy": "square",  # square | full_row | full_col
             "inst": "",  # fact of plan_gemms: "" | wgmma | mma | fma
             "warps_m": 0,  # fact: warps (mma) or warpgroups (wgmma) along M
@@ -131,7 +133,7 @@ _ROWS = (
     TileOpRow(
         "tma_load",
         {"src": _R, "dst": _W, "barrier": _V, "rank": _V},
-        {"eviction_policy": "", "blocks": 1},
+        {"eviction_policy": "", "blocks": 1, "pairs": 1},
         "one thread starts the transfer; its bytes complete on the mbarrier element `barrier`. With `blocks` > 1 the "
         "block of rank `rank` in its cluster loads its part of the tile into all of them",
     ),

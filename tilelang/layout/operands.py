@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilelang.layout.digit_layout import FRAGMENT, DigitLayout
-from tilelang.layout.digits import Digit, NotStructured
+from tilelang.layout.digits import Digit, NotStructured, put
 from tilelang.layout.table import AnyLayout, Table
 from tilelang.target.operands import (
     ACCUMULATOR,
@@ -28,7 +28,9 @@ from tilelang.target.operands import (
 __all__ = [
     "a_atom",
     "accumulator_atom",
+    "arranged",
     "b_atom",
+    "column_pairs",
     "matrix_form",
     "matrix_lanes",
     "mma_a",
@@ -81,6 +83,32 @@ def wgmma_a(m: int, k: int, bits: int, groups_m: int = 1, groups_n: int = 1) -> 
     col = (*col, Digit(steps, "reg", 4 * v))
     reps = (Digit(groups_n, "thread", WARPGROUP * groups_m),) if groups_n > 1 else ()
     return DigitLayout((m, k), (row, col), FRAGMENT, reps)
+
+
+def column_pairs(bits: int) -> int:
+    """Pairs of neighbouring columns that a thread has in a register of an A operand, whose elements have `bits` bits.
+
+    An accumulator gives a thread one pair of every 8 columns. Where this is 2, pairs of two places make up a register:
+    the columns that the instruction counts must be `arranged`.
+    """
+    return max(1, REG_BITS // bits // 2)
+
+
+def arranged(layout: DigitLayout, dim: int, pairs: int) -> DigitLayout:
+    """The layout whose dimension `dim` has pair p of every `pairs` neighbouring pairs in part p: what `layout` has at
+    place (p, q, j) of (pairs, n / pairs / 2, 2) is at (q, p, j) here.
+
+    Arranged alike, the columns of an accumulator are an A operand as they stand, and the rows of B are its product's.
+    """
+    if pairs == 1:
+        return layout
+    n = layout.shape[dim]
+    if n % (2 * pairs):
+        raise NotStructured(f"{n} are no multiple of {pairs} pairs")
+    axes = tuple(f"d{k}" for k in range(len(layout.shape)))
+    parted = (Digit(2, axes[dim], 1), Digit(pairs, axes[dim], n // pairs), Digit(n // (2 * pairs), axes[dim], 2))
+    same = tuple((Digit(extent, axis, 1),) for extent, axis in zip(layout.shape, axes, strict=True))
+    return layout.compose(DigitLayout(layout.shape, put(same, dim, parted), axes))
 
 
 def mma_accumulator(m: int, n: int, warps_m: int, warps_n: int) -> DigitLayout:

@@ -16,6 +16,7 @@ from typing import Any
 from tilelang.layout.digit_layout import SHARED, DigitLayout
 from tilelang.layout.digits import Digit, NotStructured, Swizzle
 from tilelang.layout.dtypes import bits_of
+from tilelang.layout.operands import arranged
 from tilelang.layout.table import AnyLayout
 from tilelang.target.operands import (
     DESCRIPTOR_CODE,
@@ -160,19 +161,20 @@ def stacked(tile: DigitLayout, shape: tuple[int, ...]) -> DigitLayout:
     return DigitLayout(tuple(shape), tuple(digits), SHARED, swizzle=tile.swizzle)
 
 
-def shared_tile_of(layout: AnyLayout, bits: int) -> SharedTile | None:
-    """The boxes that a shared layout is made of (its two trailing dimensions), or None when it is something else."""
+def shared_tile_of(layout: AnyLayout, bits: int, pairs: int = 1) -> SharedTile | None:
+    """The boxes that a shared layout is made of (its two trailing dimensions, the rows `arranged` in `pairs`), or None
+    when it is something else."""
     if not isinstance(layout, DigitLayout) or layout.axes != SHARED or len(layout.shape) < 2:
         return None
-    return _match_tile(layout, bits)
+    return _match_tile(layout, bits, pairs)
 
 
 @lru_cache(1024)
-def _match_tile(layout: DigitLayout, bits: int) -> SharedTile | None:
+def _match_tile(layout: DigitLayout, bits: int, pairs: int) -> SharedTile | None:
     rows, cols = layout.shape[-2:]
     for swizzle in (*legal_swizzles(cols, bits), 0):
         tile = SharedTile(rows, cols, bits, swizzle)
-        if stacked(tile.layout, layout.shape).canonical == layout.canonical:
+        if arranged(stacked(tile.layout, layout.shape), -2, pairs).canonical == layout.canonical:
             return tile
     return None
 

@@ -22,6 +22,7 @@ from tilelang.support.faults import compiler_step
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Arch, arch_of
 from tilelang.transform.adjoin_groups import adjoin_groups
+from tilelang.transform.arrange_columns import arrange_columns
 from tilelang.transform.ask_ahead import ask_ahead
 from tilelang.transform.check_arch import check_arch
 from tilelang.transform.check_protocol import check_protocol
@@ -165,6 +166,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "relax_quotients",
             lambda f, c: relax_quotients(f, c.options.relaxed_division),
             "copies that round are loops now; no pass has put the kernel into a loop yet",
+        ),
+        Pass(
+            "arrange_columns",
+            lambda f, c: arrange_columns(f),
+            "all uses of every tile are explicit now, and inference asks which columns are whose",
         ),
         Pass("infer_layouts", lambda f, c: infer_layouts(f, c.arch), "all uses of every tile are explicit now"),
         Pass("defer_sums", lambda f, c: defer_sums(f, c.options.deferred_sums), "layouts say which lanes share a row"),

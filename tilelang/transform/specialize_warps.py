@@ -301,7 +301,7 @@ class _Specializer:
             op = TileOp.of(s)
             dst = versioned_region(op["dst"], self.versions, stage)
             operands = {"src": op["src"], "dst": dst, "barrier": ring.full[stage], "rank": self.rank(op)}
-            kept = {name: op.attrs[name] for name in ("eviction_policy", "blocks")}
+            kept = {name: op.attrs[name] for name in ("eviction_policy", "blocks", "pairs")}
             out.append(make_tile_op("tma_load", operands, kept, op.span))
         return out + ring.advance("producer")
 

@@ -241,7 +241,8 @@ class _Reader:
                 split = (op.attrs["warps_m"], op.attrs["warps_n"])
                 trans = (op.attrs["trans_a"], op.attrs["trans_b"], op.attrs["trans_c"])
                 mnk = (shape.m, shape.n, shape.k)
-                self.add(Gemm(*head, tile("a"), tile("b"), tile("c"), mnk, op.attrs["inst"], split, *trans))
+                rest = (op.attrs["inst"], split, *trans, op.attrs["pairs"])
+                self.add(Gemm(*head, tile("a"), tile("b"), tile("c"), mnk, *rest))
 
     def scalar(self, stmt: Any, threads: tuple[int, int], scope: Scope) -> None:
         """A statement that every thread of the range runs, without its bodies."""

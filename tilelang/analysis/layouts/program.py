@@ -124,6 +124,7 @@ class Gemm(Op):
     trans_a: bool = False
     trans_b: bool = False
     trans_c: bool = False  # wgmma alone
+    pairs: int = 1  # parts that the columns are arranged in; wgmma alone
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def _placed(op: Gemm, tile: Tile, layout: DigitLayout) -> DigitLayout:
 
 def _wgmma(op: Gemm) -> list[Edge]:
     (m, n, k), (gm, gn), bits = op.shape, op.split, op.a.bits
-    fragment = hw.wgmma_accumulator(m, n, gm, gn)
+    fragment = hw.arranged(hw.wgmma_accumulator(m, n, gm, gn), 1, op.pairs)
     acc = _placed(op, op.c, fragment.transpose() if op.trans_c else fragment)
     why = f"{'transposed ' if op.trans_c else ''}wgmma m64n{n // gn} accumulator"
     out: list[Edge] = [Demand(op.c.name, (acc,), why, op.place, op.warps, op.key, "c", rmw=True)]
@@ -108,7 +108,8 @@ def _wgmma(op: Gemm) -> list[Edge]:
         out.append(Demand(op.a.name, (a,), "wgmma A operand in registers", op.place, op.warps, op.key, "a"))
     for operand, tile, mn_major in (("a", op.a, op.trans_a), ("b", op.b, not op.trans_b)):
         if tile.scope == "shared":
-            tiles = tuple(box_layouts(tile))
+            pairs = op.pairs if operand == "b" else 1
+            tiles = tuple(hw.arranged(x, -2, pairs) for x in box_layouts(tile))
             why = f"wgmma {'MN' if mn_major else 'K'}-major operand"
             out.append(Demand(tile.name, tiles, why, op.place, op.warps, op.key, operand))
     return out

@@ -13,12 +13,13 @@ from typing import Any
 
 from tvm import tirx
 
-from tilelang.analysis.copies import bits_of, global_strides, tile_extents
+from tilelang.analysis.copies import bits_of, global_strides, rows_and_columns, tile_extents
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of
 from tilelang.ir.tensor_map import TensorMapSpec, tensor_map
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import SharedTile, shared_tile_of
+from tilelang.target.operands import TMA_BOX_MAX
 from tilelang.transform.errors import UnsupportedOperand
 from tilelang.transform.lower.context import LowerContext
 
@@ -28,7 +29,6 @@ __all__ = [
     "lower_tma_copy_out",
     "lower_tma_load",
     "lower_tma_store",
-    "rows_and_columns",
 ]
 
 L2_SECTOR_BYTES = 128
@@ -42,14 +42,20 @@ class TensorMaps:
     found: dict[Any, Any] = field(default_factory=dict)
     statements: list[Any] = field(default_factory=list)
 
-    def get(self, buffer: Any, box: tuple[int, ...], swizzle: int) -> Any:
-        """The map of `buffer` (fastest dimension first in `box`) as an operand of device ops."""
-        key = (buffer, box, swizzle)
+    def get(self, buffer: Any, box: tuple[int, ...], swizzle: int, split: tuple[int, int] | None = None) -> Any:
+        """The map of `buffer` (fastest dimension first in `box`) as an operand of device ops. `split` (dimension,
+        extent): that dimension counts as two, the faster one of that extent, which divides it."""
+        key = (buffer, box, swizzle, split)
         if key not in self.found:
             bits = bits_of(buffer)
-            strides = [_bytes(s, bits) for s in reversed(global_strides(buffer)[:-1])]
-            dims = tuple(reversed(list(buffer.ty.shape)))
-            spec = TensorMapSpec(buffer, dtype_of(buffer), dims, tuple(strides), box, swizzle, L2_SECTOR_BYTES)
+            dims, strides = list(buffer.ty.shape), list(global_strides(buffer))
+            if split is not None:
+                dim, run = split
+                dims[dim : dim + 1] = [tirx.floordiv(dims[dim], run), run]
+                strides[dim : dim + 1] = [strides[dim] * run, strides[dim]]
+            far = tuple(_bytes(s, bits) for s in reversed(strides[:-1]))
+            shape = (tuple(reversed(dims)), far, box, swizzle, L2_SECTOR_BYTES)
+            spec = TensorMapSpec(buffer, dtype_of(buffer), *shape)
             var, stmts = tensor_map(f"{buffer.name}_map{len(self.found)}", spec)
             self.found[key] = var
             self.statements += stmts
@@ -74,7 +80,7 @@ def lower_tma_load(op: TileOp, ctx: LowerContext, maps: TensorMaps, mask: int = 
         tail, statics = [tirx.const(mask, "uint16"), *tail], {**statics, "multicast": True}
     out = []
     for box, at, coords in _transfers(op, "src", "dst", ctx, blocks):
-        tmap = maps.get(op["src"].source, box.extents, box.swizzle)
+        tmap = maps.get(op["src"].source, box.extents, box.swizzle, box.split)
         out.append(device_op(f"tma_load_{len(coords)}d", at, tmap, bar, *coords, *tail, span=op.span, **statics))
     return out
 
@@ -87,7 +93,7 @@ def lower_tma_store(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> Any:
 def _store(op: TileOp, ctx: LowerContext, maps: TensorMaps, leader: Any) -> Any:
     body, name = [], "tma_reduce_add" if op.attrs.get("add") else "tma_store"
     for box, at, coords in _transfers(op, "dst", "src", ctx):
-        tmap = maps.get(op["dst"].source, box.extents, box.swizzle)
+        tmap = maps.get(op["dst"].source, box.extents, box.swizzle, box.split)
         body.append(device_op(f"{name}_{len(coords)}d", tmap, at, *coords, span=op.span))
     body.append(device_op("bulk_commit"))
     return tirx.IfThenElse(leader, as_stmt(body), None, span=op.span)
@@ -131,6 +137,7 @@ def _leader(op: TileOp, ctx: LowerContext) -> Any:
 class _Box:
     extents: tuple[int, ...]  # fastest first
     swizzle: int  # bytes; 0 = none
+    split: tuple[int, int] | None = None  # as `TensorMaps.get` takes it
 
 
 def _transfers(
@@ -152,30 +159,46 @@ def _transfers(
             (op["rank"] * part.rows if part.rows < tile.rows else 0),
             (op["rank"] * part.cols if part.cols < tile.cols else 0),
         )
+    swizzle = tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
+    pairs = op.attrs.get("pairs", 1)
     out = []
-    for (r, c), (box_cols, box_rows), byte in part.boxes:
+    for (r, c), (box_cols, box_rows), byte in part.boxes if pairs == 1 else _parts(part, pairs):
         extents = [1] * rank
         coords = [range_.min for range_ in tensor.region]
         extents[-1], coords[-1] = box_cols, coords[-1] + c + col
-        if row_dim is not None:
+        split = None
+        if pairs > 1:
+            assert row_dim is not None
+            run = 2 * pairs
+            split = (row_dim, run)
+            extents[row_dim : row_dim + 1] = [box_rows // 2, 2]
+            start = coords[row_dim] + r // run * run
+            coords[row_dim : row_dim + 1] = [tirx.floordiv(start, tirx.const(run, dtype_of(start))), r % run]
+        elif row_dim is not None:
             extents[row_dim], coords[row_dim] = box_rows, coords[row_dim] + r + row
         at = tirx.address_of(flat[base + byte * 8 // bits])
-        swizzle = tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
-        out.append((_Box(tuple(reversed(extents)), swizzle), at, list(reversed(coords))))
+        out.append((_Box(tuple(reversed(extents)), swizzle, split), at, list(reversed(coords))))
     return out
 
 
-def rows_and_columns(region: Any) -> tuple[int | None, int]:
-    """The dimensions of a tensor that the rows and the columns of a tile run along."""
-    wide = [d for d, r in enumerate(region.region) if const_int(r.extent) != 1]
-    return (wide[-2] if len(wide) > 1 else None), len(region.region) - 1
+def _parts(tile: SharedTile, pairs: int) -> list[tuple[tuple[int, int], tuple[int, int], int]]:
+    """The boxes of a tile whose rows are arranged: as `tile.boxes`, of which each has one pair of every `pairs`."""
+    rows, box = tile.rows // pairs, tile.box_cols * tile.bits // 8
+    out = []
+    for c in range(0, tile.cols, tile.box_cols):
+        for p in range(pairs):
+            for first in range(0, rows, 2 * TMA_BOX_MAX):
+                at = tile.rows * c * tile.bits // 8 + (p * rows + first) * box
+                count = min(2 * TMA_BOX_MAX, rows - first)
+                out.append(((first * pairs + 2 * p, c), (tile.box_cols, count), at))
+    return out
 
 
 def _tile(op: TileOp, held: Any, ctx: LowerContext, bits: int) -> SharedTile:
     layout = ctx.layout(held.source)
     if len(layout.shape) == 1:
         return SharedTile(1, layout.shape[0], bits, 0)
-    tile = shared_tile_of(layout, bits)
+    tile = shared_tile_of(layout, bits, op.attrs.get("pairs", 1))
     if tile is None or not tile.tma_legal:
         raise UnsupportedOperand(
             span=op.span,

@@ -132,7 +132,8 @@ def _extents(region: Any) -> tuple[int, int]:
 
 def _shared(op: TileOp, name: str, k_major: bool, ctx: LowerContext) -> _Shared:
     region = op[name]
-    tile = shared_tile_of(ctx.layout(region.source), bits_of(region.source))
+    pairs = op.attrs["pairs"] if name == "b" else 1
+    tile = shared_tile_of(ctx.layout(region.source), bits_of(region.source), pairs)
     if tile is None or not tile.swizzle_bytes:
         raise UnsupportedOperand(
             span=op.span,

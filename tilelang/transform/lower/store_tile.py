@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from tilelang.analysis.copies import bits_of
+from tilelang.analysis.copies import bits_of, rows_and_columns
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, shape_of
 from tilelang.ir.tile_ops import TileOp
@@ -26,7 +26,7 @@ from tilelang.layout import shared_tile_of
 from tilelang.layout.operands import matrix_form
 from tilelang.target.operands import WARPGROUP
 from tilelang.transform.group_barriers import WARPGROUP_BARRIER
-from tilelang.transform.lower.bulk_copy import TensorMaps, rows_and_columns
+from tilelang.transform.lower.bulk_copy import TensorMaps
 from tilelang.transform.lower.context import LowerContext, LoweringError
 from tilelang.transform.lower.matrix_store import GROUP, constant_change, lane_element
 
