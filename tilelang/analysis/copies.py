@@ -107,8 +107,8 @@ def _shape_obstacle(outer: Any, inner: Any, values: Mapping[Any, Any]) -> str | 
         return f"rows of {tile[-1] * bits // 8} bytes are no multiple of {TMA_ALIGN_BYTES}"
     if len(tile) == 1 and tile[0] > 256:
         return f"a row of {tile[0]} > 256 elements"
-    if len(tile) == 2 and tile[1] * bits // 8 > 128 and tile[1] * bits // 8 % 128:
-        return f"rows of {tile[1] * bits // 8} bytes are no whole 128-byte boxes"
+    if len(tile) == 2 and tile[1] * bits // 8 > 128 and tile[1] * bits // 8 % 64:
+        return f"rows of {tile[1] * bits // 8} bytes are no whole 64-byte boxes"
     if obstacle := _stack_obstacle(inner.source, bits):
         return obstacle
     return _start_obstacle(outer, bits, values) or _stride_obstacle(buffer, bits)
