@@ -121,6 +121,7 @@ BAD: dict[str, tuple[int, str, Callable[[Any], Any]]] = {
     "names": (1, "unique_names", lambda f: change(f, renamed("Bs", name="As"))),
     "scope": (1, "tile_scopes", lambda f: change(f, renamed("top", scope="local.tile"))),
     "undeclared": (1, "defined_before_use", lambda f: change(f, {tirx.AllocBuffer: lambda s: tirx.Evaluate(0)})),
+    "twice": (4, "defined_once", lambda f: change(f, {tirx.For: lambda s: tirx.SeqStmt([s, s])})),
     "attribute": (1, "tile_ops_known", lambda f: change(f, tile_op("fill", unknown_attribute))),
     "operand": (1, "tile_ops_known", lambda f: change(f, tile_op("fill", with_operand("value", lambda op: op["dst"])))),
     "extents": (1, "copy_operands", lambda f: change(f, tile_op("copy", with_operand("dst", half_dst)))),

@@ -105,6 +105,17 @@ def _defined_before_use(p: Program) -> Iterator[str]:
     yield from visit(as_list(p.func.body), frozenset({*p.func.params, *symbols}))
 
 
+def _defined_once(p: Program) -> Iterator[str]:
+    """Code generation holds what it knows of a variable by the variable alone."""
+    seen = set()
+    for site in p.sites:
+        var = getattr(site.stmt, "var" if isinstance(site.stmt, tirx.Bind) else "loop_var", None)
+        if var in seen:
+            yield f"{var.name} is defined twice, the second time in {site.place}"
+        if var is not None:
+            seen.add(var)
+
+
 def _symbols(buffer: Any) -> set[Any]:
     return {v for e in [*buffer.ty.shape, *buffer.ty.strides] for v in walk.vars_in(e)}
 
@@ -364,7 +375,7 @@ def _no_tile_code(p: Program) -> Iterator[str]:
             yield f"a parallel loop is left: {s.place}"
 
 
-_ALWAYS: tuple[Rule, ...] = (_function_form, _defined_before_use, _launch_form, _device_ops_known)
+_ALWAYS: tuple[Rule, ...] = (_function_form, _defined_before_use, _defined_once, _launch_form, _device_ops_known)
 _TILES: tuple[Rule, ...] = (
     _unique_names,
     _tile_scopes,

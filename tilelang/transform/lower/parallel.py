@@ -67,9 +67,13 @@ def lower_parallel(loop: Any, ctx: LowerContext) -> Stmt:
         return emit(body)
     fits, quick, with_zeros = shared
     start, failed = tirx.BufferStore(fits, const(1), [const(0)]), tirx.EQ(fits[0], const(0))
-    exact = tirx.IfThenElse(failed, emit(body), None)
-    again = tirx.IfThenElse(failed, as_stmt([start, emit(with_zeros), exact]), None)
+    exact = tirx.IfThenElse(failed, emit(_fresh(body)), None)
+    again = tirx.IfThenElse(failed, as_stmt([start, emit(_fresh(with_zeros)), exact]), None)
     return as_stmt([tirx.AllocBuffer(fits), start, emit(quick), again])
+
+
+def _fresh(body: Stmt) -> Stmt:
+    return as_stmt(fresh(as_list(body)))
 
 
 def _range(extent: int, dtype: str) -> Any:
