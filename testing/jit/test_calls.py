@@ -190,3 +190,17 @@ def test_assertions_of_the_host_part_are_in_the_signature_of_a_gpu_kernel():
     signature = tilelang.compile(guarded, target="cuda").signature
     assert [said for _, said in signature.preconditions][0] == "an even number of rows"
     assert type(signature).from_json(signature.to_json()) == signature
+
+
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+@pytest.mark.parametrize("dtype, given", [("int8", "bool"), ("uint8", "bool"), ("bool", "uint8"), ("bool", "int8")])
+def test_truth_values_are_bytes(target, dtype, given):
+    @T.prim_func
+    def main(x: T.Tensor((8,), dtype), y: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                y[i] = T.cast(x[i], "int32") * 3
+
+    x = (torch.arange(8) % 3 == 0).to(getattr(torch, given))
+    kernel = tilelang.compile(main, out_idx=[1], target=target)
+    assert torch.equal(kernel(x), x.int() * 3) and np.array_equal(kernel(x.numpy()), x.int().numpy() * 3)

@@ -36,9 +36,9 @@ _SCALE = 16384.0  # 2^14: between the exponent biases of float16 and float4_e2m1
 
 
 def carry_nibbles(func: Any) -> Any:
-    """The function without four-bit buffers; the same one where there are none, or one that is not carried."""
+    """The function without four-bit buffers and values; the same one where there are none, or some that stay."""
     buffers = {v for v in [*func.params, *collect(func.body, ir.Var)] if is_buffer(v) and dtype_of(v) in _CARRIERS}
-    if not buffers:
+    if not buffers and not collect(func.body, tirx.Cast, lambda c: dtype_of(c) in _CARRIERS):
         return func
     packed = {b for b in buffers if _in_memory(b)}
     if _unfit(func.body, packed):

@@ -81,7 +81,8 @@ class ArgumentChecker:
                 raise RuntimeError(f"{self.signature.name}(): {said}")
 
     def passed(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments as kernels of the host take them: addresses for raw pointers, bytes for narrower elements."""
+        """The arguments as kernels of the host take them: addresses for raw pointers, bytes for narrower elements, the
+        kernel's own type where another one of its size stands for it."""
         return [_passed(spec, arg) for spec, arg in zip(self.signature.args, args)]
 
     def check_inputs(self, args: Sequence[Any]) -> None:
@@ -212,9 +213,12 @@ def _shown(signature: Signature, text: str, value: int) -> str:
 def _passed(spec: ScalarArg | TensorArg, arg: Any) -> Any:
     if isinstance(spec, ScalarArg):
         return arg.data_ptr() if spec.dtype == "handle" and hasattr(arg, "data_ptr") else arg
-    if arg is None or dtypes.packing_of(spec.dtype) == 1:
+    if arg is None:
         return arg
-    return arg.view(dtypes.torch_dtype("uint8")) if hasattr(arg, "data_ptr") else arg.view("uint8")
+    own = dtypes.carriers_of(spec.dtype)[0] if dtypes.packing_of(spec.dtype) == 1 else "uint8"
+    if str(arg.dtype).removeprefix("torch.") == own:
+        return arg
+    return arg.view(dtypes.torch_dtype(own)) if hasattr(arg, "data_ptr") else arg.view(own)
 
 
 def _check_scalar(place: _Place, spec: ScalarArg, arg: Any) -> None:

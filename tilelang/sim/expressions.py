@@ -260,7 +260,8 @@ class Expressions:
             values = ", ".join(self.src(x) for x in list(e.args)[2:])
             return f"print_lines(G, {self.mask}, {str(e.args[1].value)!r}, [{values}])", "u"
         if function not in _EXTERN:
-            raise SimUnsupported(f"the simulator has no meaning for the C function {function!r}")
+            name = function.removeprefix("tl_user_")
+            raise SimUnsupported(f"the simulator does not read CUDA: it cannot call {name}; run it with target='cuda'")
         return self.intrinsic(_EXTERN[function], list(e.args)[1:])
 
     call_call_extern = call_call_pure_extern

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tilelang.tools.device_ops import device_ops_page
 from tilelang.tools.errors import errors_page
+from tilelang.tools.examples import index_page
 from tilelang.tools.names import names_page
 from tilelang.tools.passes import passes_page
 from tilelang.tools.tour import tour_page
@@ -20,13 +21,14 @@ _PAGES = {
     "passes.md": passes_page,
     "device_ops.md": device_ops_page,
     "tour.md": tour_page,
+    "language/index.md": index_page,
 }
 
 
 def write_pages(folder: Path) -> list[Path]:
     """Write every generated page; returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, make in _PAGES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(make())
     return [folder / name for name in _PAGES]
 

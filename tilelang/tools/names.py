@@ -15,8 +15,8 @@ __all__ = ["names_page"]
 
 _INTRODUCTION = """# The names of the language
 
-Everything that programs write as `T.*` (`import tilelang.language as T`), by the module that defines it. `docs/tour.md`
-shows a program at work, `testing/language/` has one for every name.
+Everything that programs write as `T.*` (`import tilelang.language as T`), by the module that defines it.
+[language/](language/README.md) says what they mean, by theme, and [has an example of each](language/index.md).
 """
 
 

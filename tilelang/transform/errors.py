@@ -9,6 +9,7 @@ __all__ = [
     "ArrivalCount",
     "BarrierInDivergentCode",
     "ExpectedBytes",
+    "ForeignType",
     "GridBarrierWithoutState",
     "MisplacedBarrier",
     "NamedBarrierUse",
@@ -80,6 +81,12 @@ class SubByteStorage(UserError):
     code = "TL5012"
     message = "{buffer} has {bits}-bit elements of type {dtype}, which devices cannot address one by one"
     help = "pack two elements in a byte: declare it uint8 with half the columns, and shift and mask in the kernel"
+
+
+class ForeignType(UserError):
+    code = "TL5016"
+    message = "no device of this package has numbers of type {dtype}"
+    help = "keep their bytes as uint8, or take float8_e4m3fn, float8_e5m2 or float16"
 
 
 class MisplacedBarrier(UserError):

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import torch
-from witness import ints, out, program, randn, run
+from witness import EVERYWHERE, ints, out, program, randn, run
 
 import tilelang.language as T
 
@@ -476,3 +476,23 @@ def offsets_of_sixty_four_bits():
     a = ints(64, dtype="int64")
     big = torch.arange(64) * 3000000000 + a
     return run(main, a, out(big), out(torch.remainder(big, 97).int()))
+
+
+@program(devices=EVERYWHERE, dtype=("int4", "uint4", "float4_e2m1fn"))
+def four_bits_in_passing(dtype):
+    """A value goes through a type of four bits that no buffer has: integers wrap, floats are rounded and saturate."""
+
+    @T.prim_func
+    def main(A: T.Tensor((40,), "int32"), O: T.Tensor((40,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(40):
+                O[i] = T.cast(T.cast(A[i], dtype), "float32")
+
+    a = torch.arange(40).int() - 20
+    near = {-5: -4, 5: 4, -7: -6, 7: 6}
+    want = {
+        "int4": (a + 8) % 16 - 8,
+        "uint4": a % 16,
+        "float4_e2m1fn": torch.tensor([near.get(x, max(-6, min(6, x))) for x in a.tolist()]),
+    }[dtype]
+    return run(main, a, out(want.float()))

@@ -14,7 +14,10 @@ from tilelang.ir.stmts import const_int, dtype_of
 
 __all__ = ["ClippedRegion", "all_of", "arith_dtype", "cast", "clip", "i32", "is_narrow_float", "loop", "nest", "twin"]
 
-NARROW_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e8m0fnu")
+NARROW_FLOATS = (
+    *("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e8m0fnu"),
+    *("float8_e4m3fnuz", "float8_e5m2fnuz", "float6_e2m3fn", "float6_e3m2fn"),
+)
 
 
 def is_narrow_float(dtype: str) -> bool:
