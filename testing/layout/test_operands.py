@@ -16,6 +16,7 @@ from tilelang.layout import SharedTile, row_major, shared_tile_of, wavefronts
 from tilelang.layout import operands as hw
 from tilelang.layout.digits import NotStructured, Swizzle
 from tilelang.layout.spread import coalesced, flat
+from tilelang.layout.swizzle import shared_tile_of, tile_swizzles
 
 
 def acc_map(t: int, i: int) -> tuple[int, int]:
@@ -199,3 +200,12 @@ def test_the_copy_engine_puts_boxes_at_whole_128_bytes():
     assert SharedTile(36, 32, 32, 64).tma_legal
     assert not SharedTile(35, 32, 32, 64).tma_legal  # the second box would start at 35 * 64 bytes
     assert SharedTile(35, 32, 32, 128).tma_legal and SharedTile(35, 16, 32, 64).tma_legal  # one box
+
+
+@pytest.mark.parametrize("cols,bits,pieces", [(256, 16, [256]), (8192, 16, [256] * 32), (1000, 16, [256] * 3 + [232])])
+def test_a_single_row_is_cut_where_it_is_longer_than_a_box(cols, bits, pieces):
+    assert tile_swizzles(1, cols, bits) == [0]
+    tile = shared_tile_of(SharedTile(1, cols, bits, 0).layout, bits)
+    assert tile == SharedTile(1, cols, bits, 0) and tile.tma_legal
+    assert [inner for _, (inner, _), _ in tile.boxes] == pieces
+    assert all(at == c * bits // 8 for (_, c), _, at in tile.boxes)

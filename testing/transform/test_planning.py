@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from outline import SM80, SM90, outline
 from tile_programs import Builder, flash_attention_program, gemm_program, region, store
 from tvm import sym, tirx
@@ -91,6 +92,16 @@ def test_a_column_of_a_named_value_is_known_to_be_aligned() -> None:
                 b.gemm(As, As, acc)
             b.copy(acc, C)
         assert f"  copy A As {via}" in outline(plan_copies(plan_gemms(b.func, SM90), SM90))
+
+
+@pytest.mark.parametrize("columns", [256, 1000, 8192])
+def test_rows_longer_than_a_box_are_transfers(columns: int) -> None:
+    with Builder(128, params={"A": ((64, columns), "float16"), "C": ((1, columns), "float16")}) as b:
+        (A, C), S = b.args, b.shared("S", (1, columns))
+        with b.serial(8, 2) as k:
+            b.copy(region(A, (k, 1), (0, columns)), S)
+            b.copy(S, C)
+    assert "  copy A S tma_load" in outline(plan_copies(b.func, SM90))
 
 
 def test_a_tensor_the_kernel_writes_is_not_read_by_the_copy_engine() -> None:

@@ -18,7 +18,7 @@ from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
 from tilelang.ir.stmts import const_int, dtype_of, inlined, shape_of
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import SharedTile
-from tilelang.layout.swizzle import best_swizzle
+from tilelang.layout.swizzle import tile_swizzles
 
 __all__ = ["MAX_TMA_RANK", "bits_of", "global_strides", "rows_and_columns", "tile_extents", "tma_obstacle"]
 
@@ -105,8 +105,6 @@ def _shape_obstacle(outer: Any, inner: Any, values: Mapping[Any, Any]) -> str | 
         return f"only part of {inner.source.name} is copied"
     if tile[-1] * bits % (8 * TMA_ALIGN_BYTES):
         return f"rows of {tile[-1] * bits // 8} bytes are no multiple of {TMA_ALIGN_BYTES}"
-    if len(tile) == 1 and tile[0] > 256:
-        return f"a row of {tile[0]} > 256 elements"
     if len(tile) == 2 and tile[1] * bits // 8 > 128 and tile[1] * bits // 8 % 64:
         return f"rows of {tile[1] * bits // 8} bytes are no whole 64-byte boxes"
     if obstacle := _stack_obstacle(inner.source, bits):
@@ -120,7 +118,7 @@ def _stack_obstacle(held: Any, bits: int) -> str | None:
     if math.prod(shape[:-2]) == 1:
         return None
     rows, cols = shape[-2:]
-    tile = SharedTile(rows, cols, bits, best_swizzle(cols, bits))
+    tile = SharedTile(rows, cols, bits, tile_swizzles(rows, cols, bits)[0])
     size = rows * cols * bits // 8
     return f"tiles of {size} bytes of {held.name} are no multiple of {tile.period}" if size % tile.period else None
 

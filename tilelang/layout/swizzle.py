@@ -41,6 +41,7 @@ __all__ = [
     "shape_and_bits",
     "shared_tile_of",
     "stacked",
+    "tile_swizzles",
 ]
 
 
@@ -48,7 +49,8 @@ __all__ = [
 class SharedTile:
     """A [rows][cols] shared tile (cols contiguous) as boxes of [rows][swizzle_bytes]: what TMA writes, wgmma reads.
 
-    `swizzle_bytes` is 128, 64, 32, or 16 for no swizzle; 0 means plain row-major rows in one box (copy engine only).
+    `swizzle_bytes` is 128, 64, 32, or 16 for no swizzle; 0 means plain row-major rows in one box (copy engine only),
+    which is cut where a single row is longer than a box may be.
     """
 
     rows: int
@@ -70,10 +72,11 @@ class SharedTile:
         """TMA boxes: (first row, first col), (inner, outer) extents in elements, byte offset in the tile."""
         out = []
         pitch = self.box_cols * self.bits // 8
-        for c in range(0, self.cols, self.box_cols):
+        wide = min(self.box_cols, TMA_BOX_MAX) if self.rows == 1 else self.box_cols
+        for c in range(0, self.cols, wide):
             for r in range(0, self.rows, TMA_BOX_MAX):
                 at = self.rows * c * self.bits // 8 + r * pitch
-                out.append(((r, c), (self.box_cols, min(TMA_BOX_MAX, self.rows - r)), at))
+                out.append(((r, c), (min(wide, self.cols - c), min(TMA_BOX_MAX, self.rows - r)), at))
         return out
 
     def part(self, count: int) -> SharedTile | None:
@@ -89,7 +92,8 @@ class SharedTile:
     def tma_legal(self) -> bool:
         """Whether the copy engine can write these boxes. It puts none where the one before it happens to end."""
         pitch = self.box_cols * self.bits // 8
-        whole = self.box_cols <= TMA_BOX_MAX and pitch % TMA_INNER_ALIGN == 0 and self.cols % self.box_cols == 0
+        fits = self.box_cols <= TMA_BOX_MAX or self.rows == 1
+        whole = fits and pitch % TMA_INNER_ALIGN == 0 and self.cols % self.box_cols == 0
         return whole and all(at % TMA_SHARED_ALIGN == 0 for _, _, at in self.boxes)
 
     @property
@@ -135,6 +139,12 @@ def legal_swizzles(cols: int, bits: int) -> list[int]:
     return [s for s in SWIZZLE_MODES if cols * bits % (8 * s) == 0 and 128 % bits == 0]
 
 
+def tile_swizzles(rows: int, cols: int, bits: int) -> list[int]:
+    """The `swizzle_bytes` that a tile may have, best first: no bank conflict is between the rows of a single row, which
+    stays whole."""
+    return [0] if rows == 1 else [*legal_swizzles(cols, bits), 0]
+
+
 def best_swizzle(cols: int, bits: int) -> int:
     """Widest span that divides a row: 128, 64 or 32 bytes, else 16 (none)."""
     return next(iter(legal_swizzles(cols, bits)), 16)
@@ -172,7 +182,7 @@ def shared_tile_of(layout: AnyLayout, bits: int, pairs: int = 1) -> SharedTile |
 @lru_cache(1024)
 def _match_tile(layout: DigitLayout, bits: int, pairs: int) -> SharedTile | None:
     rows, cols = layout.shape[-2:]
-    for swizzle in (*legal_swizzles(cols, bits), 0):
+    for swizzle in tile_swizzles(rows, cols, bits):
         tile = SharedTile(rows, cols, bits, swizzle)
         if arranged(stacked(tile.layout, layout.shape), -2, pairs).canonical == layout.canonical:
             return tile

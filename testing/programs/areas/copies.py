@@ -45,6 +45,26 @@ def load_from_a_column(column, dtype):
     return run(main, a, out(a[5:37, column : column + 32]))
 
 
+@program(N=(256, 1000, 4096), dtype=("bfloat16", "float32"), shape=("row", "tile", "stack"))
+def rows_of_any_length_in_a_pipeline(N, dtype, shape):
+    """Whole rows pass through a ring of shared memory, also those that are longer than a box of the copy engine."""
+
+    @T.prim_func
+    def main(A: T.Tensor((6, N), dtype), B: T.Tensor((6, N), dtype)):
+        with T.Kernel(2, threads=64) as bx:
+            S = T.alloc_shared({"row": (N,), "tile": (1, N), "stack": (1, 1, N)}[shape], dtype)
+            x = T.alloc_fragment((N,), "float32")
+            for r in T.Pipelined(3, num_stages=2):
+                T.copy(A[r * 2 + bx, 0], S)
+                T.copy(S, x)
+                for j in T.Parallel(N):
+                    x[j] = x[j] * 2
+                T.copy(x, B[r * 2 + bx, 0])
+
+    a = ints(6, N, dtype=dtype)
+    return run(main, a, out(a * 2))
+
+
 @program(N=(60, 65, 72), dtype=("float16", "int8"))
 def row_pitch_of_any_width(N, dtype):
     """The rows of a tensor need not begin at multiples of 16 bytes."""

@@ -20,7 +20,7 @@ from tilelang.analysis.layouts.program import (
 )
 from tilelang.layout import DigitLayout, SharedTile, row_major
 from tilelang.layout import operands as hw
-from tilelang.layout.swizzle import legal_swizzles, stacked
+from tilelang.layout.swizzle import legal_swizzles, stacked, tile_swizzles
 
 __all__ = ["box_layouts", "engine_layouts", "rules_of", "rules_parallel"]
 
@@ -55,9 +55,8 @@ def engine_layouts(tile: Tile) -> list[DigitLayout]:
     if len(tile.shape) < 2:
         return [row_major(tile.shape)]
     rows, cols = tile.shape[-2:]
-    boxes = [SharedTile(rows, cols, tile.bits, s) for s in legal_swizzles(cols, tile.bits)]
-    found = [stacked(t.layout, tile.shape) for t in boxes if t.tma_legal]
-    return [*found, *([row_major(tile.shape)] if SharedTile(rows, cols, tile.bits, 0).tma_legal else [])]
+    tiles = [SharedTile(rows, cols, tile.bits, s) for s in tile_swizzles(rows, cols, tile.bits)]
+    return [stacked(t.layout, tile.shape) for t in tiles if t.tma_legal]
 
 
 def _transfer(op: Transfer) -> list[Edge]:
