@@ -181,8 +181,32 @@ def test_image_puts_elements_where_the_loop_touches_them(layout, data):
         assert have == threads or (padded and have > threads)
         assert not slots & here and len(here) == got.replication  # no two elements share a slot
         slots |= here
-    assert len(touched) == math.prod(shape)
+    assert math.prod(shape) % len(touched) == 0  # all of the buffer, or one of its equal parts
     assert max(t for t, _ in slots) < loop.span("thread")
+
+
+@pytest.mark.parametrize("parts", [(1, 2), (3, 1), (2, 2)])
+def test_image_of_a_part_holds_the_other_parts_alike(parts):
+    rows, cols = 16, 8
+    loop = DigitLayout((rows, cols), ((Digit(16, "thread", 2),), (Digit(2, "thread", 1), Digit(4, "reg", 1))))
+    shape = (rows * parts[0], cols * parts[1])
+    found = set()
+    for r, c in itertools.product(range(parts[0]), range(parts[1])):
+        access = recover((rows, cols), lambda i, j, r=r, c=c: (i + r * rows, j + c * cols), ("d0", "d1"))
+        got = loop.image(access, shape)
+        found.add(got)
+        for i, j in itertools.product(range(rows), range(cols)):
+            here = got.apply(i + r * rows, j + c * cols)
+            assert here["thread"] == loop.apply(i, j)["thread"]
+            assert here["reg"] == got.apply(0 + r * rows, c * cols)["reg"] + loop.apply(i, j)["reg"]
+    assert len(found) == 1 and next(iter(found)).span("reg") == 4 * parts[0] * parts[1]
+
+
+def test_image_refuses_parts_that_are_not_equal():
+    loop = DigitLayout((16,), ((Digit(16, "thread", 1),),))
+    for at, n in ((8, 32), (16, 40), (32, 32)):
+        with pytest.raises(NotStructured):
+            loop.image(recover((16,), lambda j, at=at: (j + at,), ("d0",)), (n,))
 
 
 def test_image_refuses_to_cut_a_thread_digit_unevenly():

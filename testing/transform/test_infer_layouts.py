@@ -77,6 +77,22 @@ def test_gemm_operands_are_boxes_and_the_accumulator_is_wgmmas():
     assert got["Bs"].canonical == SharedTile(64, 128, 16, 128).layout.canonical
 
 
+def test_equal_parts_of_a_fragment_lie_alike():
+    """Sums of products with the two halves of an operand: a thread finds both where the product leaves them."""
+    with Builder(256, (1,), {"C_g": ((128, 256), "float32")}) as p:
+        A, B = p.shared("A", (128, 64)), p.shared("B", (64, 256))
+        part, total = p.fragment("part", (128, 128)), p.fragment("total", (128, 256))
+        p.fill(total)
+        for at in (0, 128):
+            p.gemm(A, region(B, (0, 64), (at, 128)), part)
+            add = lambda i, j, at=at: store(total, total[i, at + j] + part[i, j], i, at + j)  # noqa: E731
+            p.parallel((128, 128), add)
+        p.copy(total, p.args[0])
+    _, got, notes = laid_out(p.func)
+    assert notes == []
+    assert got["total"].canonical == hw.wgmma_accumulator(128, 128, 2).tile(1, 2, "reg").canonical
+
+
 def test_bias_is_loaded_where_the_accumulator_needs_it():
     with Builder(256, (1,), {"bias_g": ((128,), "float16"), "C_g": ((128, 128), "float32")}) as p:
         A, B, C = p.shared("A", (128, 64)), p.shared("B", (64, 128)), p.fragment("C", (128, 128))

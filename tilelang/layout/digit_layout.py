@@ -317,11 +317,11 @@ class DigitLayout:
     def image(self, access: DigitLayout, shape: Sequence[int]) -> DigitLayout:
         """Where a `shape` buffer must live so that iteration x of self, wherever it runs, finds element access(x).
 
-        Iterations on several threads that touch one element make it replicated; registers are renumbered.
+        Iterations on several threads that touch one element make it replicated; registers are renumbered. Where the
+        access is to one of several equal parts of the buffer, a thread holds the same places of all of them.
         """
         loop, access = self.separate(), access.separate()
-        if any(v for _, v in access.offset):
-            raise NotStructured("the access starts at an offset")
+        start = dict(access.offset)
         place: list[list[tuple[int, Digit]]] = [[] for _ in shape]
         replicas = list(loop.replicas)
         for extent, mine, theirs in zip(loop.shape, loop.digits, access.digits, strict=False):
@@ -330,17 +330,26 @@ class DigitLayout:
                     place[int(t.axis[1:])].append((t.stride, m))
                 elif m.axis == "thread" and m.extent > 1:
                     replicas.append(m)
-        digits = []
+        digits, parts = [], []
         for k, n in enumerate(shape):
             cur = 1
             for stride, m in sorted(place[k]):
                 if stride != cur:
                     raise NotStructured(f"the access skips or repeats elements of dimension {k}")
                 cur *= m.extent
-            if cur < n:
-                raise NotStructured(f"the access covers {cur} of {n} elements of dimension {k}")
+            at = start.get(f"d{k}", 0)
+            part_of = at % cur == n % cur == 0 and 0 <= at < n and bool(place[k])
+            if not (at == 0 if cur >= n else part_of):
+                raise NotStructured(
+                    f"the access covers {cur} elements of dimension {k} from {at}, no equal part of {n}"
+                )
             digits.append(tuple(m for _, m in sorted(place[k])))
-        return DigitLayout(tuple(shape), tuple(digits), loop.axes, tuple(replicas), loop.offset).compact("reg")
+            parts.append(max(n // cur, 1))
+        part = tuple(n // count for n, count in zip(shape, parts, strict=True))
+        found = DigitLayout(part, tuple(digits), loop.axes, tuple(replicas), loop.offset).compact("reg")
+        for k, count in enumerate(parts):
+            found = found.tile(k, count, "reg") if count > 1 else found
+        return found
 
     def vector_width(self, axis: str, dim: int = -1) -> int:
         """Largest w such that aligned runs of w elements along `dim` are w aligned consecutive places on `axis`."""

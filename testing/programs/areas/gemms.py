@@ -81,6 +81,35 @@ def types_of_a_product(types, trans_b, size):
     return run(main, a, b, out(exact(a, b.t() if trans_b else b, acc_type)))
 
 
+@program(parts=((1, 2), (2, 1), (2, 2)))
+def sums_of_parts_in_registers(parts):
+    """Products of parts of the operands are added up in the parts of one tile of registers."""
+    M, N, K = 64 * parts[0], 32 * parts[1], 32
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(1, threads=128):
+            As = T.alloc_shared((64, K), "float16")
+            Bs = T.alloc_shared((N, K), "float16")
+            part = T.alloc_fragment((64, 32), "float32")
+            total = T.alloc_fragment((M, N), "float32")
+            T.copy(B, Bs)
+            T.fill(total, 1.0)
+            for m in T.unroll(parts[0]):
+                T.copy(A[m * 64, 0], As)
+                T.gemm(As, Bs[0:32, :], part, transpose_B=True, clear_accum=True)
+                for i, j in T.Parallel(64, 32):
+                    total[m * 64 + i, j] += part[i, j]
+                if parts[1] == 2:
+                    T.gemm(As, Bs[32:64, :], part, transpose_B=True, clear_accum=True)
+                    for i, j in T.Parallel(64, 32):
+                        total[m * 64 + i, 32 + j] += part[i, j]
+            T.copy(total, C)
+
+    a, b = ints(M, K, dtype="float16"), ints(N, K, dtype="float16")
+    return run(main, a, b, out(exact(a, b.t(), "float32") + 1))
+
+
 @program(pair=(("float8_e4m3fn", "float8_e4m3fn"), ("float8_e5m2", "float8_e5m2"), ("float8_e4m3fn", "float8_e5m2")),
          devices=("cpu", "sim"))  # fmt: skip
 def products_of_bytes_that_are_floats(pair):
