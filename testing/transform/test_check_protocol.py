@@ -47,7 +47,7 @@ def budgets(*steps: tuple[str, int, Callable[[Any], Any]]) -> Callable[..., None
         (
             [("dec", 40, lambda t: t >= 256), ("inc", 240, lambda t: t < 256)],
             "TL5008: setmaxnreg_inc to 240 registers waits forever: "
-            "128 threads x 40 + 256 threads x 240 = 66560 registers > 65536 of an SM",
+            "128 threads x 40 + 256 threads x 240 = 66560 registers > 64512 of the block at launch",
         ),
         (
             [("dec", 40, lambda t: t < 192)],

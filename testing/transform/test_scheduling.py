@@ -93,6 +93,21 @@ def test_a_producer_is_short_of_registers_only_where_two_warpgroups_need_them() 
     assert budgets(96) == [40, 232] and budgets(128) == [24, 240]  # 176 and 224 of fragments
 
 
+def test_budgets_are_no_more_than_the_block_got_at_launch() -> None:
+    """640 threads start with 96 registers each: 61440, not the 65536 of an SM, are there to be divided."""
+    with Builder(512, params={"A": ((64, 32768), "bfloat16"), "B": ((64, 32768), "bfloat16")}) as b:
+        (A, B), S, x, y = b.args, b.shared("S", (1, 32768), "bfloat16"), *(b.fragment(n, (1, 32768)) for n in "xy")
+        b.fill(y)
+        with b.serial(64, 2) as k:
+            b.copy(region(A, (k, 1), (0, 32768)), S)
+            b.copy(S, x)
+            b.parallel((1, 32768), lambda i, j: store(y, y[i, j] + x[i, j], i, j))
+        b.copy(y, region(B, (0, 1), (0, 32768)))
+    body = launches(lower(b.func, SM90))[0].body
+    ops = [op for s in walk_list(body) if (op := DeviceOp.from_node(s)) is not None]
+    assert [op.statics["regs"] for op in ops if op.name.startswith("setmaxnreg")] == [24, 112]
+
+
 def test_fragments_that_never_live_together_share_registers() -> None:
     (product,) = launches(after(gemm_program(bn=256), "infer_layouts"))  # 128 of the accumulator, then 64 of its cast
     assert peak_registers(product.body) == 128

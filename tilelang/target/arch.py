@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from tilelang.target.operands import WARPGROUP
+
 __all__ = ["ARCHS", "DEFAULT_CUDA", "MAX_BLOCK", "MAX_CLUSTER", "MAX_GRID", "Arch", "Target", "arch_of", "parse_target"]
 
 # The same on every architecture: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability".
@@ -53,6 +55,12 @@ class Arch:
     l2_bytes: int = 0
     dram_gbps: float = 0.0  # data sheet
     tensor_tflops: float = 0.0  # dense bf16, data sheet
+
+    def registers_at_launch(self, threads: int) -> int:
+        """Registers of each thread of a block that has an SM for itself, when it starts: an equal share in steps of 8,
+        by whole warpgroups. setmaxnreg hands on what the block got then, and no more (PTX ISA, "setmaxnreg": the
+        per-CTA maximum register pool): 640 threads start with 61440 of the SM's 65536."""
+        return self.regs_per_sm // (-(-threads // WARPGROUP) * WARPGROUP) // 8 * 8
 
     def has(self, needs: str) -> bool:
         """May code that needs architecture `needs` (as in the device-op table) run here."""

@@ -111,7 +111,7 @@ class _Check:
         if not self.budgets:
             return
         threads = -(-self.kernel.threads // WARPGROUP) * WARPGROUP
-        share = self.arch.regs_per_sm // threads // 8 * 8
+        share = self.arch.registers_at_launch(threads)
         regs = np.full(threads, share)
         if any(group is None for group, _ in self.budgets):
             return  # whose registers change depends on values of the run
@@ -130,11 +130,11 @@ class _Check:
                 why = f"is executed by threads {group.ranges}, which have {has} ({_share(share, threads, self.arch)})"
                 raise RegisterBudget(span=op.span, op=op.name, regs=wanted, why=why)
             regs[mask] = wanted
-        if regs.sum() > self.arch.regs_per_sm:
+        if regs.sum() > share * threads:
             _, op = max(self.budgets, key=lambda b: b[1].statics["regs"])
             budgets, counts = np.unique(regs, return_counts=True)
             text = " + ".join(f"{n} threads x {r}" for r, n in zip(budgets, counts, strict=True))
-            why = f"waits forever: {text} = {regs.sum()} registers > {self.arch.regs_per_sm} of an SM"
+            why = f"waits forever: {text} = {regs.sum()} registers > {share * threads} of the block at launch"
             raise RegisterBudget(span=op.span, op=op.name, regs=op.statics["regs"], why=why)
 
     # -- named barriers

@@ -21,7 +21,6 @@ from tilelang.ir.attrs import MIN_BLOCKS
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, map_kernels, rebuild, walk_list
 from tilelang.target.arch import Arch
-from tilelang.target.operands import WARPGROUP
 
 __all__ = ["drop_register_requests"]
 
@@ -33,8 +32,7 @@ def drop_register_requests(func: Any, arch: Arch, notes: list[str] | None = None
 
 def _drop(kernel: Kernel, arch: Arch, notes: list[str]) -> Kernel:
     asked = [op.statics["regs"] for s in walk_list(kernel.body) if (op := _request(s)) is not None]
-    threads = -(-kernel.threads // WARPGROUP) * WARPGROUP
-    share = arch.regs_per_sm // threads // 8 * 8
+    share = arch.registers_at_launch(kernel.threads)
     if not asked:
         return kernel
     if share < max(asked):

@@ -445,27 +445,28 @@ def plan_roles(kernel: Kernel, arch: Arch) -> Roles:
     asked = _asked_registers(kernel)
     if "change" in asked or (kernel.fact(MIN_BLOCKS) or 1) > 1:  # several blocks share an SM's registers
         return Roles(threads, WARP)
-    share = 65536 // (-(-(threads + WARP) // WARPGROUP) * WARPGROUP) // 8 * 8
+    share = arch.registers_at_launch(threads + WARP)
     needed = OTHER_REGISTERS + peak_registers(kernel.body)
     if (needed <= min(share, 255) and not asked) or threads % WARPGROUP or not arch.wgmma:
         return Roles(threads, WARP)
-    producer_regs = asked.get("producer", _producer_registers(threads, needed))
-    consumer_regs = asked.get("consumer", _left_for(threads, producer_regs))
+    producer_regs = asked.get("producer", _producer_registers(threads, needed, arch))
+    consumer_regs = asked.get("consumer", _left_for(threads, producer_regs, arch))
     if consumer_regs <= share:
         return Roles(threads, WARP)
     return Roles(threads, WARPGROUP, consumer_regs, producer_regs)
 
 
-def _producer_registers(threads: int, needed: int) -> int:
+def _producer_registers(threads: int, needed: int, arch: Arch) -> int:
     """What a producer's threads keep: 24 are tight for it, but two warpgroups that need them get 240 registers."""
     if threads <= 2 * WARPGROUP:
-        return 40 if needed <= _left_for(threads, 40) else 24
+        return 40 if needed <= _left_for(threads, 40, arch) else 24
     return 32 if threads == 3 * WARPGROUP else 24
 
 
-def _left_for(threads: int, producer_regs: int) -> int:
+def _left_for(threads: int, producer_regs: int, arch: Arch) -> int:
     """The registers that each of so many consumers can have."""
-    return min(240, (65536 - WARPGROUP * producer_regs) // threads // 8 * 8)
+    pool = arch.registers_at_launch(threads + WARPGROUP) * (threads + WARPGROUP)
+    return min(240, (pool - WARPGROUP * producer_regs) // threads // 8 * 8)
 
 
 def _asked_registers(kernel: Kernel) -> dict[str, int]:
