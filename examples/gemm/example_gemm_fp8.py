@@ -2,7 +2,8 @@
 """Matrix product of float8 operands with float32 accumulation, C = A @ B^T.
 
 The tensor cores of Hopper GPUs add float8 products with fewer bits than float32 has, so long sums lose precision. With
-`two_level=True` the tensor cores add up one block of K only, and the block adds those sums in float32 registers.
+`two_level=True` the tensor cores add up one block of K only, and the block adds those sums in float32 registers, some
+columns at a time: while it does, the tensor cores work for the other warpgroup.
 
 `python example_gemm_fp8.py` checks both and, on a GPU, times them.
 """
@@ -34,29 +35,33 @@ def matmul_fp8(
     num_stages=4,
     threads=256,
 ):
-    """A kernel (A (M, K), B (N, K)) -> C (M, N). With two levels a tile has two accumulators: half the columns."""
-    block_N = block_N or (128 if two_level or N <= 128 else 256)
+    """A kernel (A (M, K), B (N, K)) -> C (M, N). With two levels a thread holds the sums of a block of K for 128
+    columns beside those of the tile.
+    """
+    block_N = block_N or (128 if N <= 128 else 256)
+    part = min(block_N, 128)
+    parts = list(range(0, block_N, part))
 
     @T.prim_func
     def main(A: T.Tensor((M, K), dtype), B: T.Tensor((N, K), dtype), C: T.Tensor((M, N), out_dtype)):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), dtype)
             B_shared = T.alloc_shared((block_N, block_K), dtype)
+            C_part = T.alloc_fragment((block_M, part), "float32")
             C_local = T.alloc_fragment((block_M, block_N), "float32")
-            C_sum = T.alloc_fragment((block_M, block_N), "float32")
 
             T.clear(C_local)
-            T.clear(C_sum)
             for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
                 T.copy(A[by * block_M, k * block_K], A_shared)
                 T.copy(B[bx * block_N, k * block_K], B_shared)
                 if two_level:
-                    T.gemm(A_shared, B_shared, C_local, transpose_B=True, clear_accum=True)
-                    for i, j in T.Parallel(block_M, block_N):
-                        C_sum[i, j] += C_local[i, j]
+                    for at in parts:
+                        T.gemm(A_shared, B_shared[at : at + part, :], C_part, transpose_B=True, clear_accum=True)
+                        for i, j in T.Parallel(block_M, part):
+                            C_local[i, at + j] += C_part[i, j]
                 else:
                     T.gemm(A_shared, B_shared, C_local, transpose_B=True)
-            T.copy(C_sum if two_level else C_local, C[by * block_M, bx * block_N])
+            T.copy(C_local, C[by * block_M, bx * block_N])
 
     return main
 

@@ -16,7 +16,7 @@ from tilelang.layout import SharedTile, row_major, shared_tile_of, wavefronts
 from tilelang.layout import operands as hw
 from tilelang.layout.digits import NotStructured, Swizzle
 from tilelang.layout.spread import coalesced, flat
-from tilelang.layout.swizzle import shared_tile_of, tile_swizzles
+from tilelang.layout.swizzle import tile_swizzles
 
 
 def acc_map(t: int, i: int) -> tuple[int, int]:
