@@ -142,7 +142,25 @@ class Expressions:
             return f"({v})" if v < 0 else str(v)
         return self.const(np.float64(float(e.value)).astype(dt))
 
+    def contracted(self, t: str, e: Any) -> tuple[str, str] | None:
+        """A sum with a product in it, of two the left one, rounded once: as ptxas 13.0 does it for a product that has
+        no other use. None for another expression."""
+        if t not in ("Add", "Sub") or str(e.ty.dtype) != "float32":
+            return None
+        left = type(e.a).__name__ == "Mul"
+        product, other = (e.a, e.b) if left else (e.b, e.a)
+        if type(product).__name__ != "Mul":
+            return None
+        parts = [self.ex(x) for x in ((product.a, product.b, other) if left else (other, product.a, product.b))]
+        x, y, z = (text for text, _ in (parts if left else [*parts[1:], parts[0]]))
+        kind = max(k for _, k in parts)
+        if t == "Sub":
+            x, z = (x, f"-{z}") if left else (f"-{x}", z)
+        return f"contract({x}, {y}, {z})", kind
+
     def binary(self, t: str, e: Any, x: Any, y: Any) -> tuple[str, str]:
+        if (fused := self.contracted(t, e)) is not None:
+            return fused
         (a, ka), (b, kb) = self.ex(x), self.ex(y)
         kind = max(ka, kb)
         if t in _DIVISIONS and np_dtype(e.ty.dtype).kind in "iu" and not const_int(y):

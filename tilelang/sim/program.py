@@ -31,7 +31,7 @@ from tilelang.sim.report import OutOfTime, Place, Refine, Remark, Report, SimUns
 from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate
 from tilelang.sim.tensormap import TensorMap
-from tilelang.sim.values import cast, maximum, minimum, reinterpret, select, wrap
+from tilelang.sim.values import cast, contract, maximum, minimum, reinterpret, select, wrap
 from tilelang.sim.written import Written
 from tilelang.support.diagnostics import SourceSpan
 
@@ -93,7 +93,7 @@ def print_lines(G: Any, mask: np.ndarray, text: str, args: list[Any]) -> int:
 
 _SCOPE: dict[str, Any] = {
     "np": np, "clock": time.monotonic,
-    "cast": cast, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
+    "cast": cast, "contract": contract, "wrap": wrap, "select": select, "minimum": minimum, "maximum": maximum,
     "floor_div": values.floor_div, "floor_mod": values.floor_mod, "nonzero": values.nonzero,
     "trunc_div": values.trunc_div, "trunc_mod": values.trunc_mod, "reinterpret": reinterpret,
     "INTRINSICS": values.INTRINSICS,

@@ -20,6 +20,7 @@ import numpy as np
 __all__ = [
     "INTRINSICS",
     "cast",
+    "contract",
     "floor_div",
     "floor_mod",
     "maximum",
@@ -99,6 +100,11 @@ def wrap(x: int, dtype: np.dtype) -> Any:
     bits = dtype.itemsize * 8
     x = int(x) & ((1 << bits) - 1)
     return x - (1 << bits) if dtype.kind == "i" and x >> (bits - 1) else x
+
+
+def contract(x: Value, y: Value, z: Value) -> Value:
+    """x * y + z in float32, rounded once."""
+    return (np.asarray(x, np.float64) * y + z).astype(np.float32)
 
 
 def reinterpret(x: Value, source: np.dtype, dtype: np.dtype) -> Value:
@@ -274,11 +280,7 @@ INTRINSICS |= {
     "isnan": np.isnan,
     "isinf": np.isinf,
     "isfinite": np.isfinite,
-    "fma": lambda x, y, z: (
-        (np.asarray(x, np.float64) * y + z).astype(np.asarray(x).dtype)
-        if np.asarray(x).dtype == np.float32
-        else x * y + z
-    ),
+    "fma": lambda x, y, z: contract(x, y, z) if np.asarray(x).dtype == np.float32 else x * y + z,
     "popcount": _popcount,
     "clz": _clz,
     "bitwise_not": lambda x: ~x,

@@ -496,3 +496,29 @@ def four_bits_in_passing(dtype):
         "float4_e2m1fn": torch.tensor([near.get(x, max(-6, min(6, x))) for x in a.tolist()]),
     }[dtype]
     return run(main, a, out(want.float()))
+
+
+@program(devices=EVERYWHERE)
+def a_product_within_a_sum_is_rounded_once():
+    """Of two products the left one; what T.fmul gives is a value of its own. Equal products do not cancel."""
+    N = 256
+
+    @T.prim_func
+    def main(A: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32"), C: T.Tensor((N,), "float32"),
+             Y: T.Tensor((5, N), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(N):
+                Y[0, i] = A[i] * B[i] + C[i]
+            for i in T.Parallel(N):
+                Y[1, i] = C[i] - A[i] * B[i]
+            for i in T.Parallel(N):
+                Y[2, i] = A[i] * B[i] - B[i] * C[i]
+            for i in T.Parallel(N):
+                Y[3, i] = A[i] * A[i] - T.fmul(A[i], A[i])
+            for i in T.Parallel(N):
+                Y[4, i] = T.fmul(A[i], B[i]) + C[i]
+
+    a, b, c = randn(N), randn(N), randn(N)
+    A, B, C = a.double(), b.double(), c.double()
+    rows = A * B + C, C - A * B, A * B - (b * c).double(), A * A - (a * a).double(), (a * b + c).double()
+    return run(main, a, b, c, out(torch.stack(rows).float(), rtol=0.0, atol=0.0))

@@ -30,7 +30,7 @@ _TWO_SUM = """
   %s = select i1 %cancel, double {{zero}}, double %sum"""
 _BODIES: dict[str, tuple[int, str]] = {
     "add": (2, _TWO_SUM.format(x="%a", y="%b")),
-    "sub": (2, "\n  %n = fneg double %b" + _TWO_SUM.format(x="%a", y="%n")),
+    "sub": (2, "\n  %m = fneg double %b" + _TWO_SUM.format(x="%a", y="%m")),
     "mul": (2, "\n  %s = fmul double %a, %b\n  %e = fadd double 0.0, 0.0"),
     "div": (2, "\n  %s = fdiv double %a, %b\n  %e = fadd double 0.0, 0.0"),
     "fma": (3, "\n  %p = fmul double %a, %b" + _TWO_SUM.format(x="%p", y="%c")),
@@ -46,7 +46,11 @@ _NEAREST = {
     "rcp": "fdiv double 1.0, %a",
     "sqrt": "call double @llvm.sqrt.f64(double %a)",
 }
-_DECLARE = "declare double @llvm.sqrt.f64(double)\ndeclare double @llvm.fma.f64(double, double, double)\n"
+_DECLARE = """declare double @llvm.sqrt.f64(double)
+declare double @llvm.fma.f64(double, double, double)
+declare float @llvm.arithmetic.fence.f32(float)
+declare double @llvm.arithmetic.fence.f64(double)
+"""
 
 
 def directed_texts() -> dict[str, tuple[Callable[[], str], tuple[str, ...]]]:
@@ -62,25 +66,34 @@ def directed_texts() -> dict[str, tuple[Callable[[], str], tuple[str, ...]]]:
     return table
 
 
-def _params(kind: str, count: int) -> str:
-    return ", ".join(f"{kind} %{'abc'[i]}{'f' if kind == 'float' else ''}" for i in range(count))
+def _params(count: int) -> str:
+    return ", ".join(f"float %{p}f" for p in "abc"[:count])
 
 
 def _single_text(op: str, rounding: str) -> str:
     count, body = _BODIES[op]
     body = body.replace("{zero}", "-0.0" if rounding == "rd" else "0.0")
-    wide = "".join(f"\n  %{p} = fpext float %{p}f to double" for p in "abc"[:count])
+    wide = "".join(f"{_fence('float', p + 'f', p + 'k')}\n  %{p} = fpext float %{p}k to double" for p in "abc"[:count])
     return f"""
-define internal float @tl_ieee_{op}_{rounding}_float32({_params("float", count)}) alwaysinline nounwind {{{wide}{body}
-  %r = call float @tl_round_{rounding}(double %s, double %e)
+define internal float @tl_ieee_{op}_{rounding}_float32({_params(count)}) alwaysinline nounwind {{{wide}{body}
+  %n = call float @tl_round_{rounding}(double %s, double %e){_fence("float", "n", "r")}
   ret float %r
 }}"""
 
 
+def _fence(kind: str, name: str, fenced: str) -> str:
+    """What stands on one side is not contracted with, nor narrowed to, what stands on the other."""
+    bits = {"float": 32, "double": 64}[kind]
+    return f"\n  %{fenced} = call {kind} @llvm.arithmetic.fence.f{bits}({kind} %{name})"
+
+
 def _double_text(op: str) -> str:
+    count = _BODIES[op][0]
+    params = ", ".join(f"double %{p}d" for p in "abc"[:count])
+    fences = "".join(_fence("double", f"{p}d", p) for p in "abc"[:count])
     return f"""
-define internal double @tl_ieee_{op}_rn_float64({_params("double", _BODIES[op][0])}) alwaysinline nounwind {{
-  %r = {_NEAREST[op]}
+define internal double @tl_ieee_{op}_rn_float64({params}) alwaysinline nounwind {{{fences}
+  %n = {_NEAREST[op]}{_fence("double", "n", "r")}
   ret double %r
 }}"""
 
