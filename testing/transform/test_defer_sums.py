@@ -133,6 +133,25 @@ def test_sums_are_whole_from_their_first_use_on_and_may_be_written_there(after: 
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
+def _overwritten(b: Builder, total: Any, r: Any, S: Any) -> None:
+    """r is another value behind the loop: nobody asks for its sum."""
+    b.parallel((64,), lambda i: store(total, tirx.exp2(total[i]), i))
+    b.parallel((64,), lambda i: store(r, tirx.const(2.0, "float32"), i))
+    b.parallel((64,), lambda i: store(total, total[i] + r[i], i))
+
+
+def _half_overwritten(b: Builder, total: Any, r: Any, S: Any) -> None:
+    b.parallel((64,), lambda i: store(total, tirx.exp2(total[i]), i))
+    b.parallel((32,), lambda i: store(r, tirx.const(2.0, "float32"), i))
+    b.parallel((64,), lambda i: store(total, total[i] + r[i], i))
+
+
+@pytest.mark.parametrize(("after", "combined"), [(_overwritten, 1), (_half_overwritten, 2)])
+def test_only_sums_that_somebody_reads_are_combined(after: Body, combined: int) -> None:
+    """A loop of no iterations leaves the others unwritten."""
+    assert partial_sums(summing(after=after)) == (1, combined)
+
+
 def test_a_sum_that_only_some_iterations_clear_stays_whole() -> None:
     with Builder(128, (1,), {"A": ((64, 64), "float32"), "out": ((2, 64), "float32")}) as b:
         A, out = b.args

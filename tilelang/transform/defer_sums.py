@@ -29,7 +29,7 @@ from tvm import ir, tirx
 from tilelang.analysis.effects import touches
 from tilelang.analysis.work import nest_extent
 from tilelang.ir.attrs import FRAGMENT, LAYOUT
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, map_kernels, rebuild, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, const_int, dtype_of, map_kernels, rebuild, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.ir.walk import vars_in
 from tilelang.layout import DigitLayout
@@ -167,8 +167,8 @@ class _Members:
         if not any(self.is_sum(x) for s in loops for x in walk_list([s])):
             return None
         first = next(i for i, s in enumerate(stmts) if s.same_as(whole[0]))
-        read = {t.buffer for s in _leaves(whole) for t in touches(s) if not t.write}
-        read &= {t.buffer for s in _leaves(partial) for t in touches(s) if t.write and t.buffer in self.buffers}
+        held = {t.buffer for s in _leaves(partial) for t in touches(s) if t.write and t.buffer in self.buffers}
+        read = {b for b in held if _is_read_first(whole, b)}
         combines = [make_tile_op("combine", {"dst": region_of(b)}) for b in sorted(read, key=lambda b: b.name)]
         for condition in reversed(self.group(stmts[:first])):  # the threads that hold the sums, and no others
             combines = [tirx.IfThenElse(condition, as_stmt(combines), None)]
@@ -215,6 +215,23 @@ class _Members:
             elif not isinstance(s, tirx.For | tirx.While):
                 known = all(ways)
         return known
+
+
+def _is_read_first(stmts: list[Any], buffer: Any) -> bool:
+    """May statements read elements of `buffer` that they have not written before?"""
+    for s in stmts:
+        mine = [t for t in touches(s) if t.buffer.same_as(buffer)] if nest_extent(s) or not bodies(s) else []
+        if any(not t.write for t in mine) or any(_is_read_first(b, buffer) for b in bodies(s) if not nest_extent(s)):
+            return True
+        if mine and nest_extent(s) and _writes_all(s, buffer):
+            return False
+    return False
+
+
+def _writes_all(nest: Any, buffer: Any) -> bool:
+    store = _target(nest)
+    rows = const_int(buffer.ty.shape[0])
+    return store is not None and _is_var(store.indices, nest.loop_var) and const_int(nest.extent) == rows
 
 
 def _leaves(stmts: Iterable[Any]) -> list[Any]:
