@@ -26,6 +26,14 @@ def test_small(target: str, page_size: int) -> None:
     check(kernel, inputs)
 
 
+# A tile that lies in one page is one transfer, wherever the table says; several pages are gathered by the threads.
+@pytest.mark.parametrize(("page_size", "by_engine"), [(16, False), (64, True), (256, True)])
+def test_tiles_inside_a_page_are_loaded_by_the_copy_engine(page_size: int, by_engine: bool) -> None:
+    build = mha_inference_paged.with_options(target="cuda")
+    source = build.get_kernel_source(2, 8, 4, 1, 32, page_size, 2048 // page_size, 128, 2, block_N=64)
+    assert ("tl_tma_load_4d" in source) == by_engine
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("page_size", [16, 128, 256])
 @pytest.mark.parametrize("seq_q", [1, 100])
