@@ -6,7 +6,7 @@ so that a tile of 64 x 512 latents is loaded once and used by two products. A bl
 computes the scores: 64 rows are one instruction high, and half the columns for each warpgroup would read the queries
 twice. The result is divided by columns: the weights go to the other warpgroup through shared memory, and stay in
 registers for the first. The keys are split over blocks, whose normalised results a second launch merges; sequences have
-lengths of their own in a padded cache.
+lengths of their own in a padded cache. mla_seesaw.py is the same for a GPU and 64 heads or more, scheduled by hand.
 
 `python example_mla_decode.py` checks the kernel and, on a GPU, times it.
 """
@@ -25,8 +25,9 @@ import tilelang
 import tilelang.language as T
 from tilelang.testing import assert_relative_error
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "flash_decoding"))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[1] / "flash_decoding")]
 from combine_splits import make_combine, splits_for  # noqa: E402
+from mla_seesaw import mla_seesaw  # noqa: E402
 
 LOG2E = 1.4426950408889634
 LOWEST = -(2.0**100)  # where the running maximum starts: finite, so that a row without keys subtracts a number
@@ -168,6 +169,15 @@ def mla_decode(
     return main
 
 
+def latent_decode(
+    batch: int, heads: int, kv_heads: int, seq_kv: int, dim: int, pe_dim: int, num_split: int
+) -> tilelang.JITKernel:
+    """The faster kernel of this folder for a shape, with the arguments of mla_decode."""
+    if kv_heads > 1 or heads % 64 or not torch.cuda.is_available():
+        return mla_decode(batch, heads, kv_heads, seq_kv, dim, pe_dim, num_split)
+    return mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2 if heads % 128 == 0 else 1)
+
+
 def choose_splits(batch: int, heads: int, kv_heads: int, seq_kv: int, processors: int, block_H: int = 64) -> int:
     """Splits for sequences of about `seq_kv` keys; a block fills a processor."""
     blocks = batch * heads // min(block_H, heads // kv_heads)
@@ -227,7 +237,7 @@ def main() -> None:
     num_split = args.num_split or choose_splits(args.batch, args.heads, args.kv_heads, args.seq_kv, processors)
     size = (args.heads, args.kv_heads, args.seq_kv, args.dim, args.pe_dim, num_split)
     inputs = make_inputs([args.seq_kv] * args.batch, *size, device="cuda" if on_gpu else "cpu")
-    kernel = mla_decode(args.batch, *size)
+    kernel = latent_decode(args.batch, *size)
     print(f"relative error {check(kernel, inputs):.2e}")
     if on_gpu:
         ms = tilelang.profiler.do_bench(lambda: kernel(*inputs))

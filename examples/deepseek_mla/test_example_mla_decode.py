@@ -10,7 +10,8 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from example_mla_decode import check, make_inputs, mla_decode  # noqa: E402
+from example_mla_decode import check, latent_decode, make_inputs, mla_decode  # noqa: E402
+from mla_seesaw import mla_seesaw  # noqa: E402
 
 
 # Lengths: whole tiles, a tail, no key at all; splits: one, and more than there are tiles.
@@ -22,10 +23,20 @@ def test_small(target: str, num_split: int) -> None:
     check(mla_decode.with_options(target=target)(len(lens), *size), make_inputs(lens, *size))
 
 
+# As above: halves of a pair of tiles, whole pairs, none; blocks that load for themselves, and one that loads for two.
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("num_split", [1, 4])
+def test_two_tiles_in_turn(num_split: int, blocks: int) -> None:
+    torch.manual_seed(0)
+    lens, heads, dim = (300, 128, 0), 64 * blocks, 128
+    kernel = mla_seesaw.with_options(target="sim")(len(lens), heads, 310, dim, 64, num_split, blocks)
+    check(kernel, make_inputs(lens, heads, 1, 310, dim, 64, num_split))
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("heads", [128, 16])
+@pytest.mark.parametrize("heads", [128, 64, 16])
 @pytest.mark.parametrize("num_split", [1, 5])
 def test_gpu(num_split: int, heads: int) -> None:
     torch.manual_seed(0)
     lens, size = (4096, 1000, 5, 0), (heads, 1, 4096, 512, 64, num_split)
-    check(mla_decode(len(lens), *size), make_inputs(lens, *size, device="cuda"))
+    check(latent_decode(len(lens), *size), make_inputs(lens, *size, device="cuda"))

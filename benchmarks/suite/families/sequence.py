@@ -40,7 +40,7 @@ def _latent_case(machine: Machine, batch: int, keys: int, heads: int, dim: int, 
             return (scores * scale).softmax(-1) @ latents
 
         def ours() -> Any:
-            kernel = module.mla_decode(batch, *size)
+            kernel = module.latent_decode(batch, *size)
             return lambda: kernel(*inputs)
 
         def flash3() -> Any:
