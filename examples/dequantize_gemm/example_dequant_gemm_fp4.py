@@ -21,10 +21,11 @@ import torch
 
 import tilelang
 import tilelang.language as T
-from tilelang.autotuner import GemmTile, packed_gemm_tile
+from tilelang.autotuner import GemmTile, packed_gemm_tile, packed_split_k
 from tilelang.testing import assert_relative_error
 
 GROUP = 32  # weights that share a scale
+SUM_M, SUM_N = 8, 256  # tile of a block that adds up parts
 RESIDENT_BYTES = 1024  # of scales of a row of W, of which so many may stay in shared memory
 VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -43,14 +44,22 @@ def power(scale):
 
 
 @tilelang.jit(out_idx=[3])
-def matmul_fp4(M, N, K, scaled=True, block_M=None, block_N=None, block_K=None, num_stages=None, threads=None):
-    """A kernel (A (M, K) bfloat16, packed (N, K / 2), scales (N, K / 32) uint8) -> C (M, N) bfloat16."""
+def matmul_fp4(
+    M, N, K, scaled=True, block_M=None, block_N=None, block_K=None, num_stages=None, threads=None, split_k=None
+):
+    """A kernel (A (M, K) bfloat16, packed (N, K / 2), scales (N, K / 32) uint8) -> C (M, N) bfloat16.
+
+    `split_k` blocks share a tile of C, each with a part of K, where there are few tiles; a second launch adds them up.
+    """
     row_bytes = T.ceildiv(K, GROUP) if scaled else 0  # of scales of a row of W
     resident = row_bytes <= RESIDENT_BYTES  # they lie in shared memory all the time, else they come with the weights
     tile = packed_gemm_tile(M, N, K, 4, min(row_bytes, RESIDENT_BYTES)) if block_M is None else GemmTile()
     tile = tile.pinned(block_M=block_M, block_N=block_N, block_K=block_K, num_stages=num_stages, threads=threads)
     block_M, block_N, block_K = tile.block_M, tile.block_N, tile.block_K
-    columns = (T.ceildiv(K, block_K) if resident else 1) * block_K // GROUP
+    if split_k is None:
+        split_k = packed_split_k(M, N, K, tile)
+    steps = T.ceildiv(T.ceildiv(K, block_K), split_k)  # of a block
+    columns = (steps if resident else 1) * block_K // GROUP
 
     @T.prim_func
     def main(
@@ -59,28 +68,46 @@ def matmul_fp4(M, N, K, scaled=True, block_M=None, block_N=None, block_K=None, n
         scales: T.Tensor((N, K // GROUP), "uint8"),
         C: T.Tensor((M, N), "bfloat16"),
     ):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=tile.threads) as (bx, by):
+        if split_k > 1:
+            parts = T.alloc_global((split_k, M, N), "float32")
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), split_k, threads=tile.threads) as (bx, by, bz):
             A_shared = T.alloc_shared((block_M, block_K), "bfloat16")
             packed_shared = T.alloc_shared((block_N, block_K // 2), "uint8")
             scales_shared = T.alloc_shared((block_N, columns), "uint8")
             W_local = T.alloc_fragment((block_N, block_K), "bfloat16")
             C_local = T.alloc_fragment((block_M, block_N), "float32")
 
+            first = bz * (steps * block_K)  # column of A
             T.clear(C_local)
             if scaled and resident:
-                T.copy(scales[bx * block_N, 0], scales_shared)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=tile.num_stages):
-                T.copy(A[by * block_M, k * block_K], A_shared)
-                T.copy(packed[bx * block_N, k * block_K // 2], packed_shared)
+                T.copy(scales[bx * block_N, first // GROUP], scales_shared)
+            for k in T.Pipelined(steps, num_stages=tile.num_stages):
+                start = first + k * block_K
+                T.copy(A[by * block_M, start], A_shared)
+                T.copy(packed[bx * block_N, start // 2], packed_shared)
                 if scaled and not resident:
-                    T.copy(scales[bx * block_N, k * block_K // GROUP], scales_shared)
+                    T.copy(scales[bx * block_N, start // GROUP], scales_shared)
                 for i, j in T.Parallel(block_N, block_K):
                     g = (k * block_K + j) // GROUP if resident else j // GROUP
                     weight = decode(packed_shared[i, j // 2], j)
                     W_local[i, j] = weight * power(scales_shared[i, g]) if scaled else weight
                 # The weights are in registers: they become the rows of wgmma.
                 T.gemm(A_shared, W_local, C_local, transpose_B=True)
-            T.copy(C_local, C[by * block_M, bx * block_N])
+            if split_k > 1:
+                T.copy(C_local, parts[bz, by * block_M, bx * block_N])
+            else:
+                T.copy(C_local, C[by * block_M, bx * block_N])
+
+        if split_k > 1:
+            with T.Kernel(T.ceildiv(N, SUM_N), T.ceildiv(M, SUM_M), threads=128) as (bx, by):
+                part_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
+                sum_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
+                T.copy(parts[0, by * SUM_M, bx * SUM_N], sum_local)
+                for s in T.serial(1, split_k):
+                    T.copy(parts[s, by * SUM_M, bx * SUM_N], part_local)
+                    for i, j in T.Parallel(SUM_M, SUM_N):
+                        sum_local[i, j] += part_local[i, j]
+                T.copy(sum_local, C[by * SUM_M, bx * SUM_N])
 
     return main
 

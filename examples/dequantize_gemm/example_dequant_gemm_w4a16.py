@@ -20,9 +20,10 @@ import torch
 
 import tilelang
 import tilelang.language as T
-from tilelang.autotuner import GemmTile, packed_gemm_tile
+from tilelang.autotuner import GemmTile, packed_gemm_tile, packed_split_k
 from tilelang.testing import assert_relative_error
 
+SUM_M, SUM_N = 8, 256  # tile of a block that adds up parts
 RESIDENT_BYTES = 1024  # of scales and zeros of a row of W, of which so many may stay in shared memory
 
 
@@ -52,18 +53,26 @@ def matmul_w4a16(
     block_K=None,
     num_stages=None,
     threads=None,
+    split_k=None,
 ):
-    """A kernel (A (M, K), packed (N, K / 2), scales (N, K / group), zeros (N, K / group)) -> C (M, N) float16."""
+    """A kernel (A (M, K), packed (N, K / 2), scales (N, K / group), zeros (N, K / group)) -> C (M, N) float16.
+
+    `split_k` blocks share a tile of C, each with a part of K, where there are few tiles; a second launch adds them up.
+    """
     row_bytes = 4 * T.ceildiv(K, group)  # of scales and zeros of a row of W
     tile = packed_gemm_tile(M, N, K, 4, min(row_bytes, RESIDENT_BYTES)) if block_M is None else GemmTile()
     tile = tile.pinned(block_M=block_M, block_N=block_N, block_K=block_K, num_stages=num_stages, threads=threads)
     block_M, block_N, block_K = tile.block_M, tile.block_N, tile.block_K
+    if split_k is None:
+        split_k = packed_split_k(M, N, K, tile)
+    steps = T.ceildiv(T.ceildiv(K, block_K), split_k)  # of a block
     # A block's scales and zeros lie in shared memory all the time, or where they are many, come with the weights.
     resident = row_bytes <= RESIDENT_BYTES
-    if resident:
-        columns = T.ceildiv(T.ceildiv(K, block_K) * block_K, group)
-    else:
-        columns = (group - gcd(group, block_K) + block_K - 1) // group + 1  # groups that a step may touch
+    if resident and split_k == 1:
+        columns = T.ceildiv(steps * block_K, group)
+    else:  # groups that a part, or a step, may touch
+        width = steps * block_K if resident else block_K
+        columns = (group - gcd(group, width) + width - 1) // group + 1
 
     @T.prim_func
     def main(
@@ -73,7 +82,9 @@ def matmul_w4a16(
         zeros: T.Tensor((N, K // group), "float16"),
         C: T.Tensor((M, N), "float16"),
     ):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=tile.threads) as (bx, by):
+        if split_k > 1:
+            parts = T.alloc_global((split_k, M, N), "float32")
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), split_k, threads=tile.threads) as (bx, by, bz):
             A_shared = T.alloc_shared((block_M, block_K), "float16")
             packed_shared = T.alloc_shared((block_N, block_K // 2), "uint8")
             scales_shared = T.alloc_shared((block_N, columns), "float16")
@@ -81,26 +92,42 @@ def matmul_w4a16(
             W_local = T.alloc_fragment((block_N, block_K), "float16")
             C_local = T.alloc_fragment((block_M, block_N), "float32")
 
+            first = bz * (steps * block_K)  # column of A
             T.clear(C_local)
             if resident:
-                T.copy(scales[bx * block_N, 0], scales_shared)
+                T.copy(scales[bx * block_N, first // group], scales_shared)
                 if with_zeros:
-                    T.copy(zeros[bx * block_N, 0], zeros_shared)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=tile.num_stages):
-                T.copy(A[by * block_M, k * block_K], A_shared)
-                T.copy(packed[bx * block_N, k * block_K // 2], packed_shared)
+                    T.copy(zeros[bx * block_N, first // group], zeros_shared)
+            for k in T.Pipelined(steps, num_stages=tile.num_stages):
+                start = first + k * block_K
+                T.copy(A[by * block_M, start], A_shared)
+                T.copy(packed[bx * block_N, start // 2], packed_shared)
                 if not resident:
-                    T.copy(scales[bx * block_N, k * block_K // group], scales_shared)
+                    T.copy(scales[bx * block_N, start // group], scales_shared)
                     if with_zeros:
-                        T.copy(zeros[bx * block_N, k * block_K // group], zeros_shared)
+                        T.copy(zeros[bx * block_N, start // group], zeros_shared)
                 for i, j in T.Parallel(block_N, block_K):
-                    g = (k * block_K + j) // group if resident else (k * block_K % group + j) // group
+                    g = (first % group + k * block_K + j) // group if resident else (start % group + j) // group
                     number = to_float16(unpack(packed_shared[i, j // 2], j), fast_decoding)
-                    zero = zeros_shared[i, g] if with_zeros else T.float16(8)
-                    W_local[i, j] = (number - zero) * scales_shared[i, g]
+                    zero, scale = zeros_shared[i, g] if with_zeros else T.float16(8), scales_shared[i, g]
+                    W_local[i, j] = number * scale - zero * scale  # one fma: a group's zero * scale is computed once
                 # The weights are in registers: they become the rows of wgmma.
                 T.gemm(A_shared, W_local, C_local, transpose_B=True)
-            T.copy(C_local, C[by * block_M, bx * block_N])
+            if split_k > 1:
+                T.copy(C_local, parts[bz, by * block_M, bx * block_N])
+            else:
+                T.copy(C_local, C[by * block_M, bx * block_N])
+
+        if split_k > 1:
+            with T.Kernel(T.ceildiv(N, SUM_N), T.ceildiv(M, SUM_M), threads=128) as (bx, by):
+                part_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
+                sum_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
+                T.copy(parts[0, by * SUM_M, bx * SUM_N], sum_local)
+                for s in T.serial(1, split_k):
+                    T.copy(parts[s, by * SUM_M, bx * SUM_N], part_local)
+                    for i, j in T.Parallel(SUM_M, SUM_N):
+                        sum_local[i, j] += part_local[i, j]
+                T.copy(sum_local, C[by * SUM_M, bx * SUM_N])
 
     return main
 

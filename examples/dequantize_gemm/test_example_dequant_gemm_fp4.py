@@ -19,9 +19,10 @@ SMALL = {"block_M": 64, "block_N": 64, "block_K": 32, "num_stages": 2, "threads"
 @pytest.mark.parametrize("target", ["cpu", "sim"])
 def test_small(target: str, scaled: bool) -> None:
     torch.manual_seed(0)
-    for size in ((64, 128, 64), (9, 40, 96)):
+    for size, split_k in (((64, 128, 64), 1), ((9, 40, 96), 2)):
         inputs = make_inputs(*size)
-        check(matmul_fp4.with_options(target=target)(*size, scaled, **SMALL), *inputs, scaled=scaled)
+        kernel = matmul_fp4.with_options(target=target)(*size, scaled, **SMALL, split_k=split_k)
+        check(kernel, *inputs, scaled=scaled)
     check(gemv_fp4.with_options(target=target)(*size, scaled), *inputs, scaled=scaled)
 
 

@@ -26,6 +26,18 @@ def test_small(target: str, with_zeros: bool) -> None:
     check(gemv_w4a16.with_options(target=target)(*size, group, with_zeros), *inputs, with_zeros=with_zeros)
 
 
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+@pytest.mark.parametrize(
+    ("size", "group", "split_k"), [((9, 40, 160), 32, 2), ((70, 64, 384), 64, 3), ((8, 64, 160), 80, 2)]
+)
+def test_parts_of_k(target: str, size: tuple[int, int, int], group: int, split_k: int) -> None:
+    """The last part may be shorter, and a part may begin inside a group."""
+    torch.manual_seed(0)
+    inputs = make_inputs(*size, group)
+    kernel = matmul_w4a16.with_options(target=target)(*size, group, **SMALL, split_k=split_k)
+    check(kernel, *inputs)
+
+
 @pytest.mark.parametrize("shape", [(1, 64, 4608, 32), (48, 136, 256, 64), (130, 128, 384, 128), (300, 128, 288, 96)])
 @pytest.mark.parametrize("target", ["cpu", "sim"])
 def test_chosen_tiles(target: str, shape: tuple[int, int, int, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilelang.autotuner import GemmTile, gemm_tile, packed_gemm_tile, split_k_of
+from tilelang.autotuner import GemmTile, gemm_tile, packed_gemm_tile, packed_split_k, split_k_of
 from tilelang.target.arch import arch_of
 
 
@@ -76,3 +76,19 @@ def test_packed_weights_are_unpacked_once_for_many_rows() -> None:
     assert packed_gemm_tile(16, 8192, 8192, 4).block_N == 64
     assert packed_gemm_tile(1, 8192, 8192, 4).block_M == 8
     assert packed_gemm_tile(object(), 8192, 8192, 4).block_M == 256
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "parts"),
+    [(1, 8192, 2), (16, 28672, 1), (64, 8192, 2), (128, 8192, 2), (128, 4096, 4), (4096, 8192, 1), (object(), 8192, 1)],
+)
+def test_parts_of_k_give_every_processor_packed_weights(rows: object, columns: int, parts: int) -> None:
+    """Up to 32 rows two blocks an SM."""
+    tile = packed_gemm_tile(rows, columns, 8192, 4, 256)
+    assert packed_split_k(rows, columns, 8192, tile) == parts
+
+
+def test_few_rows_of_packed_weights_leave_room_for_a_second_block() -> None:
+    tile, arch = packed_gemm_tile(16, 8192, 8192, 4, 256), arch_of("sm_90a")
+    stage = tile.block_M * tile.block_K * 2 + tile.block_N * tile.block_K // 2
+    assert tile.num_stages * stage + tile.block_N * 256 <= arch.smem_bytes_per_sm // 2

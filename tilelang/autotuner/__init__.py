@@ -8,7 +8,7 @@ without a GPU nothing can be timed: configurations are ranked by a static estima
 from __future__ import annotations
 
 from tilelang.autotuner.decorator import AutoTuner, TunedJIT, autotune
-from tilelang.autotuner.gemm_tiles import GemmTile, gemm_tile, packed_gemm_tile, split_k_of
+from tilelang.autotuner.gemm_tiles import GemmTile, gemm_tile, packed_gemm_tile, packed_split_k, split_k_of
 from tilelang.autotuner.inputs import get_autotune_inputs, set_autotune_inputs
 from tilelang.autotuner.result import AutotuneResult, Trial
 
@@ -22,6 +22,7 @@ __all__ = [
     "gemm_tile",
     "get_autotune_inputs",
     "packed_gemm_tile",
+    "packed_split_k",
     "set_autotune_inputs",
     "split_k_of",
 ]

@@ -15,10 +15,11 @@ from typing import Any
 from tilelang.layout.dtypes import bits_of
 from tilelang.target.arch import DEFAULT_CUDA, Arch, arch_of
 
-__all__ = ["GemmTile", "gemm_tile", "packed_gemm_tile", "split_k_of"]
+__all__ = ["GemmTile", "gemm_tile", "packed_gemm_tile", "packed_split_k", "split_k_of"]
 
 _STEP_BITS = 1024  # of K in a row of a stage: one swizzled box of 128 bytes
 _FEW_ROWS = 64
+_WARPGROUP = 128
 _MAX_STAGES = 12  # more do not shorten anything
 _MAX_PACKED_STAGES = 20  # stages of packed weights are small
 _FEW_STAGES = 3  # with less, every load is waited for
@@ -67,13 +68,13 @@ def gemm_tile(M: Any, N: Any, K: Any, dtype: str = "bfloat16", arch: str | Arch 
 
 # For weights that are unpacked into registers, which makes them the rows of wgmma: each warpgroup has 64 columns of C,
 # and many rows of C share an unpacked weight. (rows, columns, elements of K in a step, efficiency): a long step has
-# fewer waits, the largest tile needs the registers for its sums.
+# fewer waits, and parts that overlap; the largest tile needs the registers for its sums.
 _PACKED_TILES = (
     (256, 128, 64, 1.0),
     (128, 128, 128, 0.75),
-    (128, 128, 64, 0.74),
+    (128, 128, 64, 0.68),
     (64, 128, 128, 0.5),
-    (64, 128, 64, 0.49),
+    (64, 128, 64, 0.45),
 )
 
 
@@ -81,26 +82,46 @@ def packed_gemm_tile(
     M: Any, N: Any, K: Any, weight_bits: int, extra_bytes: int = 0, arch: str | Arch = DEFAULT_CUDA
 ) -> GemmTile:
     """The tile for C (M, N) = A (M, K) @ W^T of 16-bit activations and weights (N, K) of `weight_bits` bits, which are
-    unpacked into registers.
+    unpacked into registers; of blocks that share K as `packed_split_k` says.
 
     `extra_bytes`: shared memory that a column of C needs beside the ring, as for its scales; two stages say that there
     is no room for more. Sizes that are no int count as large.
     """
     where, known = arch_of(arch), isinstance(M, int) and isinstance(N, int)
-    if known and M <= _FEW_ROWS // 2:  # waits for memory, whichever tile it has: narrow tiles fill the SMs
-        return _packed_tile((next(r for r in (8, 16, 32) if r >= M), 64, 256), K, weight_bits, extra_bytes, where)
-    ranked = sorted(_PACKED_TILES, key=lambda t: (_cost((*t[:2], 256, t[3]), M, N, where) if known else 0, -t[3]))
+    if known and M <= _FEW_ROWS // 2:  # waits for memory and for its arithmetic: two blocks an SM hide each other's
+        size = (next(r for r in (8, 16, 32) if r >= M), 64, 256)
+        tiles = [_packed_tile(size, K, weight_bits, extra_bytes, where, blocks) for blocks in (2, 1)]
+        return next((tile for tile in tiles if tile.num_stages >= _FEW_STAGES), tiles[-1])
+    ranked = sorted(_PACKED_TILES, key=lambda t: (_packed_cost(t, M, N, K, where) if known else 0, -t[3]))
     tiles = [_packed_tile(t[:3], K, weight_bits, extra_bytes, where) for t in ranked]
     return next((tile for tile in tiles if tile.num_stages >= _FEW_STAGES), tiles[0])
 
 
-def _packed_tile(size: tuple[int, int, int], K: Any, weight_bits: int, extra_bytes: int, arch: Arch) -> GemmTile:
+def _packed_cost(tile: tuple[int, int, int, float], M: int, N: int, K: Any, arch: Arch) -> float:
+    rows, columns, depth, efficiency = tile
+    tiles = -(-M // rows) * -(-N // columns)
+    parts = split_k_of(tiles, K, depth, arch) if isinstance(K, int) else 1
+    return -(-tiles * parts // arch.num_sms) * rows * columns / parts / efficiency
+
+
+def _packed_tile(
+    size: tuple[int, int, int], K: Any, weight_bits: int, extra_bytes: int, arch: Arch, blocks: int = 1
+) -> GemmTile:
     rows, columns, depth = size
     steps = -(-K // depth) if isinstance(K, int) else _MAX_PACKED_STAGES
     stage = rows * depth * 2 + columns * depth * weight_bits // 8
-    room = arch.smem_bytes_per_block - rows * columns * 2 - columns * extra_bytes - _SLACK_BYTES
+    room = _limit(blocks, arch) - rows * columns * 2 - columns * extra_bytes - _SLACK_BYTES
     stages = max(2, min(room // stage, max(steps, _FEW_STAGES), _MAX_PACKED_STAGES))
     return GemmTile(rows, columns, depth, stages, 2 * columns)
+
+
+def packed_split_k(M: Any, N: Any, K: Any, tile: GemmTile, arch: str | Arch = DEFAULT_CUDA) -> int:
+    """Parts of K that a product with packed weights is computed in: as many as give every SM a block of `tile`, or two
+    small ones. 1 for sizes that are no int."""
+    if not (isinstance(M, int) and isinstance(N, int) and isinstance(K, int)):
+        return 1
+    tiles = -(-M // tile.block_M) * -(-N // tile.block_N)
+    return split_k_of(-(-tiles // 2) if tile.threads == _WARPGROUP else tiles, K, tile.block_K, arch)
 
 
 def split_k_of(blocks: int, K: int, block_K: int, arch: str | Arch = DEFAULT_CUDA) -> int:
@@ -127,6 +148,10 @@ def _few_rows(M: int, N: int, bits: int, steps: int, arch: Arch) -> GemmTile:
 
 def _stages(stage_bytes: int, rows: int, columns: int, steps: int, blocks: int, arch: Arch) -> int:
     """Stages that fit beside the tile's way out, `blocks` on an SM."""
-    limit = min(arch.smem_bytes_per_block, arch.smem_bytes_per_sm // blocks - arch.smem_bytes_reserved)
-    room = limit - rows * min(columns, 128) * 2 - _SLACK_BYTES
+    room = _limit(blocks, arch) - rows * min(columns, 128) * 2 - _SLACK_BYTES
     return max(2, min(room // stage_bytes, _MAX_STAGES, max(steps, 2)))
+
+
+def _limit(blocks: int, arch: Arch) -> int:
+    """Bytes of shared memory of a block, `blocks` on an SM."""
+    return min(arch.smem_bytes_per_block, arch.smem_bytes_per_sm // blocks - arch.smem_bytes_reserved)
