@@ -10,6 +10,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+import example_gqa_bwd  # noqa: E402
 from attention_reference import make_inputs  # noqa: E402
 from example_gqa_bwd import check, gqa_backward, row_products  # noqa: E402
 from example_gqa_fwd_bshd import gqa_fwd  # noqa: E402
@@ -24,6 +25,14 @@ def test_small(target: str, is_causal: bool, deterministic: bool) -> None:
     torch.manual_seed(0)
     inputs = make_inputs(1, 2, 70, 100, 32, groups=2)
     check(*inputs, is_causal, None, deterministic, target, SMALL)
+
+
+@pytest.mark.parametrize("short", [0, 2048])
+def test_tiles_of_the_fixed_order(monkeypatch: pytest.MonkeyPatch, short: int) -> None:
+    """Tiles of 192 x 96 or of 128 x 128: neither divides the sequence."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(example_gqa_bwd, "SHORT", short)
+    check(*make_inputs(1, 1, 250, 250, 64), short > 0, None, True, "sim")
 
 
 @pytest.mark.parametrize("seq_kv", [200, 60])  # with 60 keys, 70 queries see none
