@@ -8,12 +8,13 @@ takes them.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 from tvm import tirx
 
-from tilelang.ir.device_ops import DeviceOp, Kind
+from tilelang.ir.device_ops import Access, DeviceOp, Kind, Mode
 from tilelang.ir.stmts import const_int
 from tilelang.sim.report import SimUnsupported
 from tilelang.sim.table import MEANINGS
@@ -53,6 +54,9 @@ class Expressions:
         self.on_device = False  # or still in front of the launch
         self.vector: tuple[Any, int] | None = None
         self.granule = 16
+        self.made_of_registers: set[Any] = set()  # variables; `<name>_u` says of which threads without a value
+        self.written: set[str] = set()  # names of tensors and tensor maps that the launch writes through
+        self.viewed: dict[str, str] = {}  # tensor declared again -> the one whose memory it has
         self.places: dict[Any, int] = {}  # shared buffer -> its address, where static
         self.named: dict[int, set[str]] = {}  # statement -> shared buffers that it names
         self.views: list[tuple[int, int, str]] = []  # (first, end, name) of shared buffers, for reports
@@ -94,6 +98,17 @@ class Expressions:
             return True
         return any(self.has_op(x, names) for x in self._children(e))
 
+    def reads_registers(self, e: Any) -> bool:
+        """Is it made of registers, directly or through variables?"""
+        if e in self.made_of_registers or (type(e).__name__ == "TensorLoad" and self.scope(e.source) == "l"):
+            return True
+        return any(self.reads_registers(x) for x in self._children(e))
+
+    def note_use(self, e: Any) -> None:
+        """The value decides something: it must have been written."""
+        if self.reads_registers(e):
+            self.emit(f"if G.unset is not None: use(G, {self.mask}, {self.site})")
+
     def has_effects(self, e: Any) -> bool:
         """Does it call a device op (other than one on plain values)?"""
         if getattr(getattr(e, "op", None), "name", "").startswith("tl.dev."):
@@ -122,6 +137,8 @@ class Expressions:
         if t == "Var":
             if e not in self.env:
                 raise SimUnsupported(f"{e.name} is used before it is defined")
+            if e in self.made_of_registers:
+                self.emit(f"if {self.env[e][0]}_u is not None: G.remember({self.env[e][0]}_u)")
             return self.env[e]
         if t in _BINARY or t in _FUNCTIONS:
             return self.binary(t, e, e.a, e.b)
@@ -372,6 +389,8 @@ class Expressions:
         vector = self.width(indices)
         if scope == "g":
             index = f"({', '.join(self.src(i) for i in indices)},)"
+            if verb == "st":
+                self.note_written(name)
             return f"{verb}g(G, {name}, {index}, {value}{self.mask}, {vector}, {self.site})"
         index = self.flat(buf, indices)[0]
         if scope == "l":
@@ -397,9 +416,12 @@ class Expressions:
             self.place(buf, data)
         elif scope == "g":
             shape, strides = (f"[{', '.join(self.src(x) for x in xs)}]" for xs in (buf.ty.shape, buf.ty.strides or []))
+            below = re.match(r"Pointer\((\w+)", base)
             self.bind(
                 buf, f"{base}.target.view({shape}, {strides}, {dtype}, {base}.index + {offset}, {buf.name!r})", "u"
             )
+            if below is not None:
+                self.viewed[self.env[buf][0]] = self.viewed.get(below[1], below[1])
         else:
             self.bind(buf, f"local_view({base}, {dtype}, {offset}, {self.size_of(buf)[0]}, {buf.name!r})", "u")
 
@@ -419,9 +441,17 @@ class Expressions:
         operands = {}
         for operand in op.form.operands:
             operands[operand.name] = self.src(op.operands[operand.name])
+            if operand.kind in (Kind.GMEM, Kind.TMAP) and operand.name in _written_through(op):
+                self.note_written(operands[operand.name])
             if operand.kind is Kind.SMEM:
                 self.note_shared(op)
         return self.call_meaning(op.name, op.statics, operands)
+
+    def note_written(self, target: str) -> None:
+        """The launch writes to global memory through a name, or an expression with one."""
+        found = re.match(r"(?:Pointer\()?(\w+)", target)
+        name = found[1] if found else ""
+        self.written.add(self.viewed.get(name, name))
 
     def note_shared(self, op: Any) -> None:
         """Atomics on shared memory may be narrower than everything else."""
@@ -441,6 +471,11 @@ class Expressions:
         args += [f"{k}={v}" for k, v in operands.items()] + [f"{k}={v!r}" for k, v in statics.items()]
         call = f"{function}({', '.join(args)})"
         return f"(yield from {call})" if meaning.blocks else call
+
+
+def _written_through(op: DeviceOp) -> set[str]:
+    """Operands through which an op writes to memory."""
+    return {e.operand for e in op.effects if isinstance(e, Access) and e.mode is not Mode.READ}
 
 
 def _slope(e: Any, var: Any) -> int | None:

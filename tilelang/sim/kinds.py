@@ -29,8 +29,9 @@ KINDS: dict[str, Kind] = {
     "race-ww": Kind("shared memory is written twice without an order between the writes", _ORDER),
     "race-rw": Kind("shared memory is overwritten while a read is not ordered before", _ORDER),
     "race-global": Kind(
-        "global memory is written by two blocks with different values, or read in a block that wrote it, unordered",
-        "give every element one writer, use atomics, or put T.sync_threads() between the write and the read",
+        "global memory is written while another thread, block or copy reads or writes it, unordered",
+        "give every element one writer or use atomics; or order the two: T.sync_threads() in a block, T.sync_grid() "
+        "between blocks",
     ),
     "proxy-fence": Kind(
         "the copy engine or wgmma (async proxy) touches shared memory that plain code wrote, without a proxy fence "

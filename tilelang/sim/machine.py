@@ -78,6 +78,7 @@ class Local:
         self.written = np.zeros((n, threads), bool)
         self.filled = False  # every thread has written all of its part
         self.touched = -1  # wgmma fences seen when plain code last touched it
+        self.origin: tuple[Local, int] | None = None  # register without a value that was copied here
         self.flight: list[tuple[AsyncOp, int, int, bool]] = []  # wgmma not retired: (op, first, end, is its result)
 
     def mark(self, elements: Any, m: np.ndarray) -> None:
@@ -89,6 +90,20 @@ class Local:
         else:
             self.written[elements] |= m.any(0) if m.ndim == 2 and not isinstance(elements, slice) else m
         self.filled = bool(self.written.all())
+
+    def unmark(self, elements: Any, m: np.ndarray, origin: tuple[Local, int]) -> None:
+        """Threads have copied there what they have not written: it still counts as not written."""
+        where = m.any(0) if m.ndim == 2 and not isinstance(elements, (slice, np.ndarray)) else m
+        if isinstance(elements, np.ndarray):
+            np.logical_and.at(self.written, elements, ~where)
+        else:
+            self.written[elements] &= ~where
+        self.filled, self.origin = False, origin
+
+    def unmark_each(self, elements: np.ndarray, threads: np.ndarray, origin: tuple[Local, int]) -> None:
+        """The same where each of these threads (columns) has an element of its own."""
+        self.written[elements, threads] = False
+        self.filled, self.origin = False, origin
 
     def mark_each(self, elements: np.ndarray, threads: np.ndarray) -> None:
         """Each of these threads (columns) has written its element."""
@@ -149,8 +164,9 @@ class Mbarrier:
 
     def __str__(self) -> str:
         missing = [f"{self.pending} of {self.count} arrivals"] if self.pending else []
-        missing += [f"{self.tx} bytes"] if self.tx else []
-        return f"mbarrier {self.name} in phase {self.phase} ({' and '.join(missing) or 'nothing'} missing)"
+        missing += [f"{self.tx} bytes"] if self.tx > 0 else []
+        more = f", {-self.tx} bytes more than announced" if self.tx < 0 else ""
+        return f"mbarrier {self.name} in phase {self.phase} ({' and '.join(missing) or 'nothing'} missing{more})"
 
 
 class AsyncOp:
@@ -168,6 +184,7 @@ class AsyncOp:
         self.generic = False  # writes through the generic proxy (cp.async)
         self.waited: set[int] = set()  # warps that have waited for it
         self.fire: Callable[[], None] = lambda: None
+        self.event = 0  # of global memory, for what writes there
         self.parts: dict[int, Any] = {}
         self.saved: dict[int, Any] = {}
         self.key: Any = None
@@ -240,6 +257,9 @@ class Machine:
         self.queues: dict[Any, list[AsyncOp]] = {}  # in-order units
         self.costs: CostSheet | None = None  # where the caller asked for one
         self.seen: set[Any] = set()
+        self.unit = 0  # its number in global memory
+        self.unwritten: dict[int, list[AsyncOp]] = {}  # thread -> copies to global memory that it has not waited for
+        self.grid_waited: set[int] = set()  # warps that have waited for the launches in front
 
     def place(self, lo: int, hi: int, starts: np.ndarray | None = None, step: int = 1, site: int = -1) -> str:
         """Shared addresses in the words of the kernel, by the names of statement `site` where it has some."""
@@ -347,6 +367,7 @@ class Gang:
         self.exists = self.full.reshape(-1, WARP)
         self.preempt, self.fences = cta.policy.preempt, 0
         self.wait: Any = None  # what it waits for
+        self.unset: Any = None  # threads whose statement has read registers that they have not written, and the first
         self.deadline = cta.world.deadline
         self.spins, self.saw = 0, -1  # rounds of loops since anything changed
         self.loop: Any = None  # what it waited for in the last of them
@@ -409,6 +430,18 @@ class Gang:
     def _sides(self, t: np.ndarray, f: np.ndarray, m: np.ndarray) -> None:
         taken, left = (np.asarray(x.reshape(-1, WARP).any(1)).tolist() for x in (t, f))
         self.split_by(list(zip(taken, left, strict=True)), m)
+
+    def forget(self) -> Any:
+        """What the statement has read without a value so far, for `remember`."""
+        got, self.unset = self.unset, None
+        return got
+
+    def remember(self, unset: Any) -> None:
+        """The statement uses a value that was made of registers without one."""
+        if self.unset is None:
+            self.unset = unset
+        else:
+            self.unset = self.unset[0] | unset[0], self.unset[1]
 
     def branch(self, m: np.ndarray, c: Any, suspends: bool) -> tuple[Any, Any]:
         """Masks of the two sides of a branch, None for a side that nobody takes."""

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.sim.global_memory import READ, WRITE
 from tilelang.sim.machine import Gang
+from tilelang.sim.registers import use
 from tilelang.sim.shadow import ALL_LANES, WARP
 
 __all__ = [
@@ -212,6 +214,8 @@ def sts(
     G: Gang, addr: Any, value: Any, m: np.ndarray, dtype: np.dtype, lo: int, hi: int, vector: int, site: int
 ) -> None:
     """Store to shared memory; [lo, hi) is the buffer."""
+    if G.unset is not None:
+        use(G, m, site)
     got = _active(G, addr, m, dtype.itemsize, lo, hi, vector, site, "shared store", value)
     if got is None:
         return
@@ -318,8 +322,7 @@ def ldg(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: i
     if got is None:
         return np.zeros(G.T, t.data.dtype)
     at, mask, shape = got
-    if G.cta.prog.global_writes:
-        G.cta.prog.global_read(G, t, at, _active_of(G.thread, mask, shape), site)
+    G.cta.prog.memory.touch(G, t, at, _active_of(G.thread, mask, shape), READ, site)
     out = np.zeros(shape, t.data.dtype)
     out[mask] = t.data[at]
     return out
@@ -327,6 +330,8 @@ def ldg(G: Gang, t: GlobalTensor, index: Sequence[Any], m: np.ndarray, vector: i
 
 def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarray, vector: int, site: int) -> None:
     """Store to a global tensor."""
+    if G.unset is not None:
+        use(G, m, site)
     got = _global(G, t, index, m, vector, site, "global store", value)
     if got is None:
         return
@@ -336,8 +341,9 @@ def stg(G: Gang, t: GlobalTensor, index: Sequence[Any], value: Any, m: np.ndarra
     threads = _active_of(G.thread, mask, shape)
     if at.size > 1:
         _clash(G, at, data.view(raw), threads, site, t.place)
-    G.cta.prog.global_write(G, t, at, threads, site, data)
+    same = t.data[at].view(raw) == data.view(raw)
+    G.cta.prog.memory.touch(G, t, at, threads, WRITE, site, same)
     G.cta.save(t.data, at)
-    if not np.array_equal(t.data[at].view(raw), data.view(raw)):
+    if not same.all():
         G.cta.world.changes += 1
     t.data[at] = data

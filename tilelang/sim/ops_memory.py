@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.sim.global_memory import ATOMIC, READ
 from tilelang.sim.machine import AsyncOp, Gang, Pointer
-from tilelang.sim.memory import check_shared, note_lanes, shared_access
+from tilelang.sim.memory import GlobalTensor, check_shared, note_lanes, shared_access
 from tilelang.sim.ops_sync import arrive_on, remote
 from tilelang.sim.ops_tma import open_group, wait_groups
 from tilelang.sim.shadow import Clocks, join
@@ -60,7 +61,7 @@ def cp_async(
             )
         if G.cta.costs is not None:
             G.cta.costs.global_(site, "cp.async", src.target.name, _lanes(G, here, np.where(used, at, -1)), bytes)
-        _issue(G, site, w, lanes, here, to, data, at, n, bytes)
+        _issue(G, site, w, lanes, here, to, src.target, at, n, bytes)
 
 
 def _lanes(G: Gang, m: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -77,11 +78,12 @@ def _issue(
     lanes: Any,
     here: np.ndarray,
     to: np.ndarray,
-    data: np.ndarray,
+    tensor: GlobalTensor,
     at: np.ndarray,
     n: np.ndarray,
     size: int,
 ) -> None:
+    data = tensor.data.view(np.uint8)
     op = AsyncOp("cp.async", site, G.cta.queue(("cp_async", w)), [w])
     op.generic = True
     note_lanes(G, here)
@@ -96,6 +98,10 @@ def _issue(
     step = min(size, 1 << G.sh.shift)
     granules = np.unique((to[:, None] + np.arange(0, size, step)) >> G.sh.shift)
     G.sh.asynchronous(granules, op, past, True, site)
+    if (used := n > 0).any():
+        width = tensor.data.itemsize
+        reads = (at[used][:, None] // width + np.arange(size // width or 1)).reshape(-1)
+        G.cta.prog.memory.copy(G, tensor, reads[reads < tensor.data.size], READ, op, past, site)
     cells = to[:, None] + np.arange(size)
 
     def fire() -> None:
@@ -142,7 +148,9 @@ def cp_async_mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any) -> None:
 
 
 # --- atomics
-def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: int) -> tuple[np.ndarray, np.ndarray]:
+def _locate(
+    G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: int, order: str = "relaxed"
+) -> tuple[np.ndarray, np.ndarray]:
     """(cells, index of each active thread) that an atomic works on."""
     if isinstance(p, Pointer):
         cells, at = p.target.data, _per_thread(G, p.index, m).astype(np.int64)  # it becomes an address
@@ -158,6 +166,11 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
         if G.cta.costs is not None:
             width = lanes * cells.itemsize
             G.cta.costs.global_(site, "global atomic", p.target.name, _lanes(G, m, at * cells.itemsize), width)
+        memory = G.cta.prog.memory
+        width = np.arange(lanes)
+        memory.touch(G, p.target, (at[:, None] + width).reshape(-1), np.repeat(G.thread[m], lanes), ATOMIC, site)
+        words = np.unique(at) * cells.itemsize + cells.ctypes.data
+        memory.synchronise(G.cta.unit, words.tolist(), order)
         return cells if cells.dtype == dtype else cells.view(dtype), at
     at = _per_thread(G, p, m)
     check_shared(G, at, dtype.itemsize, G.lo, G.hi, site, G.thread[m])
@@ -176,12 +189,14 @@ def _locate(G: Gang, p: Any, m: np.ndarray, dtype: np.dtype, lanes: int, site: i
     return G.cta.arena.view(dtype), at // dtype.itemsize
 
 
-def _update(G: Gang, p: Any, m: np.ndarray, site: int, dtype: np.dtype, f: Callable[[Any, Any], Any]) -> np.ndarray:
+def _update(
+    G: Gang, p: Any, m: np.ndarray, site: int, dtype: np.dtype, f: Callable[[Any, Any], Any], order: str = "relaxed"
+) -> np.ndarray:
     """One atomic per active thread, in thread order; f(old, position) gives the new values. Returns the old ones."""
     out = np.zeros(G.T, dtype)
     if not m.any():
         return out
-    cells, at = _locate(G, p, m, dtype, 1, site)
+    cells, at = _locate(G, p, m, dtype, 1, site, order)
     if isinstance(p, Pointer):
         G.cta.save(cells, np.unique(at))
     if len(np.unique(at)) == len(at):
@@ -203,7 +218,7 @@ def _atomic(name: str, f: Callable[[Any, Any], Any]) -> None:
     def run(G: Gang, m: np.ndarray, site: int, p: Any, x: Any, dtype: str, space: str, order: str) -> Any:
         dt = np_dtype(dtype)
         value = _per_thread(G, x, m).astype(dt)
-        return _update(G, p, m, site, dt, lambda old, i: f(old, value[i]))
+        return _update(G, p, m, site, dt, lambda old, i: f(old, value[i]), order)
 
 
 for _name, _f in (
@@ -225,7 +240,7 @@ def atomic_cas(
 ) -> Any:
     dt = np_dtype(dtype)
     want, value = (_per_thread(G, v, m).astype(dt) for v in (compare, x))
-    return _update(G, p, m, site, dt, lambda old, i: np.where(old == want[i], value[i], old))
+    return _update(G, p, m, site, dt, lambda old, i: np.where(old == want[i], value[i], old), order)
 
 
 def _add_vector(name: str, lanes: int, default: str) -> None:
@@ -249,7 +264,7 @@ _add_vector("atomic_add_f32x4", 4, "float32")
 def atomic_load(G: Gang, m: np.ndarray, site: int, p: Pointer, dtype: str, order: str) -> Any:
     out = np.zeros(G.T, np_dtype(dtype))
     if m.any():
-        cells, at = _locate(G, p, m, np_dtype(dtype), 1, site)
+        cells, at = _locate(G, p, m, np_dtype(dtype), 1, site, order)
         out[m] = cells[at]
     return out
 
@@ -258,7 +273,7 @@ def atomic_load(G: Gang, m: np.ndarray, site: int, p: Pointer, dtype: str, order
 def atomic_store(G: Gang, m: np.ndarray, site: int, p: Pointer, x: Any, dtype: str, order: str) -> None:
     dt = np_dtype(dtype)
     value = _per_thread(G, x, m).astype(dt)
-    _update(G, p, m, site, dt, lambda old, i: np.zeros_like(old) + value[i])
+    _update(G, p, m, site, dt, lambda old, i: np.zeros_like(old) + value[i], order)
 
 
 @meaning("store_remote")

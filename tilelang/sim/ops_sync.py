@@ -305,6 +305,7 @@ def grid_sync(G: Gang, m: np.ndarray, site: int, state: Any = None, *, supplied:
     st["got"] += len(G.active(m))
     if st["got"] >= st["count"]:
         st["got"], st["round"] = 0, rnd + 1
+        G.cta.prog.memory.meet()
     else:
         yield Wait(
             lambda: st["round"] > rnd,
@@ -341,9 +342,19 @@ def fence_proxy_async(G: Gang, m: np.ndarray, site: int) -> None:
     fence_mbar_init(G, m, site)
 
 
-@meaning("threadfence_block", "threadfence", "threadfence_system", "griddep_wait", "griddep_launch")
+@meaning("threadfence_block", "griddep_launch")
 def nothing(G: Gang, m: np.ndarray, site: int) -> None:
-    """Orders global memory, which blocks that run one after the other see in order anyway."""
+    """Orders what a block sees in order anyway; the next launch starts when this one has ended, whoever lets it go."""
+
+
+@meaning("threadfence", "threadfence_system")
+def threadfence(G: Gang, m: np.ndarray, site: int) -> None:
+    G.cta.prog.memory.fence(G.cta.unit)
+
+
+@meaning("griddep_wait")
+def griddep_wait(G: Gang, m: np.ndarray, site: int) -> None:
+    G.cta.grid_waited.update(G.active(m))
 
 
 @meaning("setmaxnreg_inc", "setmaxnreg_dec")

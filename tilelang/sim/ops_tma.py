@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.sim.global_memory import ATOMIC, READ, WRITE
 from tilelang.sim.machine import BASE, AsyncOp, Gang, Mbarrier
 from tilelang.sim.report import Wait
 from tilelang.sim.shadow import WARP, Clocks, join
@@ -22,8 +23,10 @@ _POISON = 0xFFFFFFFFFFFFFFFF
 
 def _issue(
     G: Gang, site: int, what: str, thread: int, base: int, chunks: np.ndarray, write: bool, mode: int | None
-) -> AsyncOp:
-    """Opens an asynchronous op of one thread on 16-byte chunks of shared memory; its accesses are recorded now."""
+) -> tuple[AsyncOp, Clocks]:
+    """Opens an asynchronous op of one thread on 16-byte chunks of shared memory; its accesses are recorded now. Gives
+    the past of its issuer as well.
+    """
     nbytes = len(chunks) * 16
     lo = base // G.cta.span * G.cta.span + BASE
     if base < lo or base + nbytes > lo + G.cta.prog.shared_bytes:
@@ -35,7 +38,19 @@ def _issue(
     past = G.sh.release(thread // WARP, np.array([thread]))
     G.sh.new_agent(op, past)
     G.sh.asynchronous(G.sh.granules(chunks), op, past, write, site, mode)
-    return op
+    return op, past
+
+
+def _of_map(G: Gang, tmap: TensorMap, xy: list[int], kind: int, op: AsyncOp, past: Clocks, site: int) -> None:
+    """Takes down the access of a copy to the tensor of a map."""
+    raw = tmap.flat.view(f"u{tmap.esize}")
+    tensor = G.cta.prog.tensor_at(raw)
+    G.cta.prog.memory.copy(G, tensor, tmap.elements(xy), kind, op, past, site)
+
+
+def _of_run(G: Gang, data: np.ndarray, first: int, n: int, kind: int, op: AsyncOp, past: Clocks, site: int) -> None:
+    """The same for contiguous bytes."""
+    G.cta.prog.memory.copy(G, G.cta.prog.tensor_at(data), np.arange(first, first + n), kind, op, past, site)
 
 
 def complete_tx(G: Gang, bar: Mbarrier, op: AsyncOp, nbytes: int, phase: int, site: int) -> None:
@@ -94,7 +109,8 @@ def _load(rank: int) -> None:
             for shift in _receivers(G, who, multicast, site):
                 chunks = box_chunks(base + shift, tmap.nbytes, tmap.mode)
                 b = G.cta.mbarrier(mb + shift, thread // WARP, np.array([thread]), site, asynchronous=True)
-                op = _issue(G, site, "TMA load", thread, base + shift, chunks, True, tmap.mode)
+                op, past = _issue(G, site, "TMA load", thread, base + shift, chunks, True, tmap.mode)
+                _of_map(G, tmap, xy, READ, op, past, site)
                 op.fire = _landing(G, op, chunks, lambda xy=xy: tmap.load(xy), b, b.phase, tmap.nbytes, site)
                 if G.cta.policy.poison:
                     G.cta.chunks[chunks] = _POISON
@@ -138,26 +154,18 @@ def bulk_load(
         data, first = _contiguous(G, src.target, at, n, site)
         _aligned(G, here, 16, "bulk load", site)
         for shift in _receivers(G, who, multicast, site):
-            _bulk_to(
-                G,
-                site,
-                "bulk load",
-                thread,
-                here + shift,
-                n,
-                mb + shift,
-                lambda d=data, f=first, n=n: d[f : f + n].copy(),
-            )
+            _bulk_to(G, site, "bulk load", thread, here + shift, n, mb + shift, data, first)
 
 
 def _bulk_to(
-    G: Gang, site: int, what: str, thread: int, base: int, n: int, bar: int, data: Callable[[], np.ndarray]
+    G: Gang, site: int, what: str, thread: int, base: int, n: int, bar: int, source: np.ndarray, first: int
 ) -> None:
     """Contiguous bytes to shared memory, completing on an mbarrier."""
     chunks = np.arange(base >> 4, (base + n) >> 4)
     b = G.cta.mbarrier(bar, thread // WARP, np.array([thread]), site, asynchronous=True)
-    op = _issue(G, site, what, thread, base, chunks, True, None)
-    op.fire = _landing(G, op, chunks, data, b, b.phase, n, site)
+    op, past = _issue(G, site, what, thread, base, chunks, True, None)
+    _of_run(G, source, first, n, READ, op, past, site)
+    op.fire = _landing(G, op, chunks, lambda: source[first : first + n].copy(), b, b.phase, n, site)
     if G.cta.policy.poison:
         G.cta.chunks[chunks] = _POISON
     G.cta.submit(op)
@@ -194,7 +202,8 @@ def _store(rank: int, add: bool) -> None:
             _aligned(G, base, 128, "TMA store", site)
             _starts(G, tmap, xy, "TMA store", site)
             chunks = box_chunks(base, tmap.nbytes, tmap.mode)
-            op = _issue(G, site, "TMA store", thread, base, chunks, False, tmap.mode)
+            op, past = _issue(G, site, "TMA store", thread, base, chunks, False, tmap.mode)
+            _of_map(G, tmap, xy, ATOMIC if add else WRITE, op, past, site)
             op.fire = _storing(G, tmap, chunks, xy, add, site)
             open_group(G, "bulk", thread, op)
             G.cta.submit(op)
@@ -222,7 +231,8 @@ def bulk_store(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, bytes: Any
         data, first = _contiguous(G, dst.target, at, n, site)
         _aligned(G, base, 16, "bulk store", site)
         chunks = np.arange(base >> 4, (base + n) >> 4)
-        op = _issue(G, site, "bulk store", thread, base, chunks, False, None)
+        op, past = _issue(G, site, "bulk store", thread, base, chunks, False, None)
+        _of_run(G, data, first, n, ATOMIC if reduce_add else WRITE, op, past, site)
 
         def fire(chunks: np.ndarray = chunks, data: np.ndarray = data, where: slice = slice(first, first + n)) -> None:
             new = G.cta.chunks[chunks].reshape(-1).view(np.uint8)
@@ -245,8 +255,8 @@ def bulk_copy_remote(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, byte
         _aligned(G, to, 16, "bulk copy", site)
         source, chunks = np.arange(base >> 4, (base + n) >> 4), np.arange(to >> 4, (to + n) >> 4)
         b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
-        reader = _issue(G, site, "bulk copy", thread, base, source, False, None)
-        writer = _issue(G, site, "bulk copy", thread, to, chunks, True, None)
+        reader, _ = _issue(G, site, "bulk copy", thread, base, source, False, None)
+        writer, _ = _issue(G, site, "bulk copy", thread, to, chunks, True, None)
         landing = _landing(
             G, writer, chunks, lambda s=source: G.cta.chunks[s].reshape(-1).view(np.uint8).copy(), b, b.phase, n, site
         )
@@ -288,10 +298,28 @@ def wait_groups(
         st[0].remove(o)
 
 
-@meaning("bulk_wait", "bulk_wait_read")
-def bulk_wait(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
+def _wait_bulk(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
     owners: list[Any] = [(t, t // WARP, np.array([t])) for t in _threads(G, m) if ("bulk", t) in G.cta.groups]
+    for thread, _, _ in owners:
+        G.cta.unwritten.setdefault(thread, []).extend(G.cta.group("bulk", thread)[0])
     yield from wait_groups(G, m, site, "bulk", owners, pending)
+
+
+@meaning("bulk_wait_read")
+def bulk_wait_read(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
+    """Shared memory has been read; when global memory is written nobody knows."""
+    yield from _wait_bulk(G, m, site, pending)
+
+
+@meaning("bulk_wait")
+def bulk_wait(G: Gang, m: np.ndarray, site: int, pending: int) -> Any:
+    yield from _wait_bulk(G, m, site, pending)
+    for thread in _threads(G, m):
+        mine = G.cta.unwritten.get(thread, [])
+        through = [o for o in mine if o.group < G.cta.group("bulk", thread)[1] - pending]
+        for op in through:
+            G.cta.prog.memory.complete(G, op, thread)
+        mine[:] = [o for o in mine if o not in through]
 
 
 # --- cache hints

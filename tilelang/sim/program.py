@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from tilelang.analysis.manual import device_ops_in
 from tilelang.analysis.roles import Arrival, Roles
 from tilelang.ir.attrs import TILE_QUEUE
 from tilelang.ir.spec import tile_code
@@ -22,11 +23,12 @@ from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.costs import CostSheet
 from tilelang.sim.errors import NoDeviceFunction, NotLowered, UnknownArgument, UnknownPolicy, nearest
+from tilelang.sim.global_memory import GlobalMemory
 from tilelang.sim.machine import POLICIES, REGISTER_FILE, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
 from tilelang.sim.register_views import local_view
-from tilelang.sim.registers import ldl, stl
+from tilelang.sim.registers import ldl, stl, use
 from tilelang.sim.report import OutOfTime, Place, Refine, Remark, Report, SimUnsupported, Trap
 from tilelang.sim.shadow import WARP
 from tilelang.sim.source import translate
@@ -99,7 +101,7 @@ _SCOPE: dict[str, Any] = {
     "INTRINSICS": values.INTRINSICS,
     "TensorMap": TensorMap, "Pointer": Pointer, "own": _own, "scalar": _scalar, "offset": _offset, "tensor": _tensor,
     "expect": _expect, "expect_dense": _expect_dense, "ldg": ldg, "stg": stg, "lds": lds, "sts": sts, "ldl": ldl,
-    "stl": stl, "at_address": at_address, "local_view": local_view, "print_lines": print_lines,
+    "stl": stl, "use": use, "at_address": at_address, "local_view": local_view, "print_lines": print_lines,
 }  # fmt: skip
 
 
@@ -123,8 +125,10 @@ class Program:
         self.source, self.shared_bytes, self.params = t.text, t.shared_bytes, t.params
         self.granule, self.width, self.strict_proxy = granule or t.granule, warps_per_gang, strict_proxy
         self.partitions: dict[int, list[list[int]]] = {}  # launch -> gangs, as learnt so far
-        self.global_writes: dict[Any, _GlobalShadow] = {}  # of the running launch
+        self.memory = GlobalMemory()  # of the run
+        self._tensors: list[GlobalTensor] = []
         self.has_grid_sync = "OP_grid_sync(" in self.source
+        self.starts_early = [any(op.name == "griddep_wait" for op in device_ops_in(k.body)) for k in launches(func)]
         self._block: tuple[int, ...] = ()
         scope = {**_SCOPE, **t.consts}
         exec(compile(self.source, f"<sim {self.name}>", "exec"), scope)
@@ -201,6 +205,7 @@ class Program:
         that takes more than `seconds` ends with a report of the loop in which it is.
         """
         self._costs, self._written = costs, written
+        self.memory = GlobalMemory(guesses="OP_atomic_cas(" in self.source)
         self._deadline = math.inf if seconds is None else time.monotonic() + seconds
         given = self._given(args, blocks)
         how = policy if isinstance(policy, Policy) else _policy(policy)
@@ -222,6 +227,7 @@ class Program:
         stats: dict[str, Any] = {"ctas": 0, "steps": 0, "restarts": 0}
         with np.errstate(all="ignore"):
             env, launches = self._host(given, file)
+            self._tensors = [x for x in env if isinstance(x, GlobalTensor)]
             try:
                 for index, extents in enumerate(launches):
                     self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
@@ -246,6 +252,25 @@ class Program:
         if missing := [p for p in self.params if p not in given]:
             raise TypeError(f"{self.name} needs {missing}")
         return given
+
+    def tensor_at(self, data: np.ndarray) -> GlobalTensor:
+        """Memory of a tensor under another element type, with the name of the argument it belongs to."""
+        lo = int(data.ctypes.data)
+        for t in self._tensors:
+            first = int(t.data.ctypes.data)
+            if first <= lo < first + t.data.nbytes:
+                if t.data.itemsize == data.itemsize and first == lo:
+                    return GlobalTensor(data, t.shape, t.strides, t.name)
+                return GlobalTensor(data, (data.size,), (1,), t.name)
+        return GlobalTensor(data, (data.size,), (1,), "global memory")
+
+    def _written_by(self, index: int, env: Sequence[Any]) -> list[np.ndarray]:
+        """Memory that a launch writes to: of the tensors and tensor maps that it names."""
+        t = self.translation
+        named = dict(zip(t.visible, env, strict=True))
+        names = t.visible if t.written[index] is None else t.written[index]
+        found = [getattr(named[n], "data", getattr(named[n], "flat", None)) for n in names or () if n in named]
+        return [x for x in found if isinstance(x, np.ndarray)]
 
     def _tile_queue(self, blocks: Any) -> dict[str, Any]:
         """The parameter that launchers supply themselves: the counter of tiles, and the state of grid barriers. Where
@@ -274,7 +299,7 @@ class Program:
         if any(n % c for n, c in zip(size, cluster, strict=True)):
             file("resources", f"the grid {size} is no multiple of the cluster {cluster}")
             return
-        self.global_writes.clear()
+        self.memory.start_launch(self.starts_early[index], self._written_by(index, env))
         clusters = _clusters(size, cluster, blocks)
         together = self.has_grid_sync
         if together and sum(map(len, clusters)) * nw > MAX_TOGETHER:
@@ -307,6 +332,7 @@ class Program:
         world, machines, live = World(how, rng, self._deadline), [], []
         for blocks in group:
             machine = Machine(self, world, file, threads, blocks)
+            machine.unit = self.memory.start_unit()
             machine.costs = None if self._costs is None else CostSheet(self.line)
             machines.append(machine)
             for rank, block in enumerate(blocks):
@@ -323,6 +349,8 @@ class Program:
             split = {w for group in r.groups for w in group}
             self.partitions[index] = sorted([p for p in self.partitions[index] if not set(p) & split] + r.groups)
             world.rollback()
+            for machine in machines:
+                self.memory.cancel_unit(machine.unit)
             return False
         except Trap:
             pass
@@ -383,60 +411,6 @@ class Program:
                 return False
         return True
 
-    # --- global memory
-    def global_write(
-        self, G: Gang, tensor: GlobalTensor, at: np.ndarray, threads: np.ndarray, site: int, data: np.ndarray
-    ) -> None:
-        """Records plain writes. Two blocks of one launch may not write different values to one place."""
-        key = tensor.data.ctypes.data, tensor.data.size, tensor.data.itemsize
-        shadow = self.global_writes.get(key)
-        if shadow is None:
-            shadow = self.global_writes[key] = _GlobalShadow(tensor.data.size)
-        me = self._block_number()
-        before = shadow.block[at]
-        foreign = (before != 0) & (before != me)
-        if foreign.any() and not self.has_grid_sync:
-            raw = f"u{tensor.data.itemsize}"
-            odd = foreign & (tensor.data[at].view(raw) != data.view(raw))
-            if odd.any():
-                first = int(np.asarray(at)[odd][0])
-                who = G.who(int(threads[int(np.argmax(odd))]))
-                G.report(
-                    "race-global",
-                    f"{who} writes {tensor.place(first)}, which another block wrote with another value in this launch",
-                    site,
-                    int(shadow.site[first]),
-                )
-        w = threads // WARP
-        shadow.block[at], shadow.warp[at], shadow.clock[at], shadow.site[at] = me, w, G.sh.clk[w], site
-
-    def global_read(self, G: Gang, tensor: GlobalTensor, at: np.ndarray, threads: np.ndarray, site: int) -> None:
-        """What another warp of the block wrote must have been ordered by a barrier."""
-        shadow = self.global_writes.get((tensor.data.ctypes.data, tensor.data.size, tensor.data.itemsize))
-        if shadow is None:
-            return
-        writer = shadow.warp[at]
-        rows = G.sh.row_of[threads]
-        bad = (
-            (shadow.block[at] == self._block_number())
-            & (writer != threads // WARP)
-            & (shadow.clock[at] > G.sh.vc[rows, writer])
-        )
-        if bad.any():
-            first = int(np.asarray(at)[bad][0])
-            warp = int(shadow.warp[first])
-            who = G.who(int(threads[int(np.argmax(bad))]))
-            G.report(
-                "race-global",
-                f"{who} reads {tensor.place(first)}, which {G.cta.role([warp])} wrote, with no order between the two",
-                site,
-                int(shadow.site[first]),
-            )
-
-    def _block_number(self) -> int:
-        x, y, z = self._block
-        return 1 + (x + 4096 * (y + 512 * z)) % (2**31 - 2)
-
 
 def _expect_device_function(func: Any) -> None:
     """Raises for what is no function of TensorIR, and for tile programs."""
@@ -454,14 +428,6 @@ def _policy(name: Any) -> Policy:
     if not isinstance(name, str) or name not in POLICIES:
         raise UnknownPolicy(policy=repr(name), near=nearest(name, POLICIES), known=", ".join(POLICIES))
     return POLICIES[name]
-
-
-class _GlobalShadow:
-    """Last plain writer of every element of a tensor: block, warp, epoch, place."""
-
-    def __init__(self, n: int) -> None:
-        self.block, self.clock, self.site = (np.zeros(n, np.int32) for _ in range(3))
-        self.warp = np.zeros(n, np.int16)
 
 
 def _sample(counts: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -18,13 +18,19 @@ class _Alias(Local):
     """A part of a register array under the same element type: shares its memory and its bookkeeping."""
 
     def __init__(self, base: Local, a: Any, name: str) -> None:
-        self.name, self.dtype, self.a, self._base = name, a.dtype, a, base
+        self.name, self.dtype, self.a, self._base, self.origin = name, a.dtype, a, base, None
 
         base.written[:] = True  # arrays with views are not checked for elements that nobody wrote
         base.filled = self.filled = True
 
     def mark(self, elements: Any, m: np.ndarray) -> None:
         """Views take no part in it."""
+
+    def unmark(self, elements: Any, m: np.ndarray, origin: tuple[Local, int]) -> None:
+        """Nor here."""
+
+    def unmark_each(self, elements: np.ndarray, threads: np.ndarray, origin: tuple[Local, int]) -> None:
+        """Nor here."""
 
     def mark_each(self, elements: np.ndarray, threads: np.ndarray) -> None:
         """Nor do they here."""

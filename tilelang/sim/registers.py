@@ -12,7 +12,7 @@ import numpy as np
 
 from tilelang.sim.machine import Gang, Local, Pointer
 
-__all__ = ["check_written", "ldl", "read_registers", "register_slice", "stl", "view_rows", "write_registers"]
+__all__ = ["check_written", "ldl", "read_registers", "register_slice", "stl", "use", "view_rows", "write_registers"]
 
 
 def in_flight(G: Gang, buf: Local, first: int, end: int, m: Any, write: bool, site: int) -> None:
@@ -36,24 +36,26 @@ def _elements(buf: Local, first: int, end: int) -> str:
     return f"register {buf.name}[{first}]" if end - first == 1 else f"registers {buf.name}[{first}:{end}]"
 
 
+def use(G: Gang, m: np.ndarray, site: int) -> None:
+    """A statement lets out what it has read, into memory or a decision: reports threads of the mask that have read what
+    they have not written.
+    """
+    where, (buf, element) = G.forget()
+    threads = (where.any(0) if where.ndim == 2 else where) & (m.any(0) if m.ndim == 2 else m)
+    if threads.any():
+        _unwritten(G, buf, element, int(np.argmax(threads)), threads, site)
+
+
 def check_written(G: Gang, buf: Local, elements: Any, m: np.ndarray, site: int) -> None:
-    """Reports a read of register elements by threads that have not written them."""
+    """Reports register elements that an operation of the warp reads and threads have not written."""
     missing = buf.missing(elements, m)
     if missing is not None:
         _unwritten(G, buf, *missing, m, site)
 
 
-def _check_written_each(
-    G: Gang, buf: Local, elements: np.ndarray, threads: np.ndarray, m: np.ndarray, site: int
-) -> None:
-    """The same where each of these threads (columns) reads its own element."""
-    got = buf.written[elements, threads]
-    if not got.all():
-        i = int(np.argmin(got))
-        _unwritten(G, buf, int(elements[i]), int(threads[i]), m, site)
-
-
 def _unwritten(G: Gang, buf: Local, element: int, thread: int, m: np.ndarray, site: int) -> None:
+    if buf.origin is not None:
+        buf, element = buf.origin
     what = _elements(buf, element, element + 1)
     if buf.written[element, G.full].any():
         text = f"{G.who(int(G.thread[thread]))} reads {what}, which it has not written"
@@ -94,23 +96,44 @@ def _touch(G: Gang, buf: Local, index: Any, m: Any, write: bool, site: int) -> A
     if write:
         buf.touched = G.fences
     if not buf.filled:
-        _note_written(G, buf, elements, where, m, write, site)
+        _note_written(G, buf, elements, where, m, write)
     return index, columns
 
 
-def _note_written(G: Gang, buf: Local, elements: Any, where: Any, m: np.ndarray, write: bool, site: int) -> None:
-    """Takes down a write, or checks a read. `where`: the mask of an index that each thread has for itself."""
-    if where is None:
+def _note_written(G: Gang, buf: Local, elements: Any, where: Any, m: np.ndarray, write: bool) -> None:
+    """Takes down a write, or a read of what a thread has not written. `where`: the mask of an index that each thread
+    has for itself.
+    """
+    if where is not None:
+        threads = np.broadcast_to(G.col, where.shape)[where]
         if write:
-            buf.mark(elements, m)
-        else:
-            check_written(G, buf, elements, m, site)
+            buf.mark_each(elements, threads)
+            return
+        unset = np.zeros(where.shape, bool)
+        unset[where] = ~buf.written[elements, threads]
+        if unset.any():
+            G.remember((unset, (buf, int(elements[int(np.argmax(unset[where]))]))))
+    elif write:
+        buf.mark(elements, m)
+    elif (missing := buf.missing(elements, m)) is not None:
+        rows = buf.written[elements]
+        unset = m & ~rows if rows.ndim == 2 or m.ndim == 1 else m & ~rows[None, :]
+        G.remember((unset, (buf, missing[0])))
+
+
+def _copy_unset(G: Gang, buf: Local, elements: Any, columns: Any, m: np.ndarray) -> None:
+    """A store to registers of a value made of registers that were not written: neither are these now."""
+    unset, origin = G.forget()
+    lost = unset & m
+    if not lost.any():
         return
-    threads = np.broadcast_to(G.col, where.shape)[where]
-    if write:
-        buf.mark_each(elements, threads)
-    else:
-        _check_written_each(G, buf, elements, threads, m, site)
+    origin = origin[0].origin or origin
+    if columns is None:
+        buf.unmark(elements, lost, origin)
+        return
+    shape = np.broadcast_shapes(np.shape(elements), lost.shape)
+    where = np.broadcast_to(lost, shape)
+    buf.unmark_each(np.broadcast_to(elements, shape)[where], np.broadcast_to(columns, shape)[where], origin)
 
 
 def ldl(G: Gang, buf: Local, index: Any, m: np.ndarray, site: int) -> Any:
@@ -128,6 +151,8 @@ def stl(G: Gang, buf: Local, index: Any, value: Any, m: np.ndarray, site: int) -
     if got is None:
         return
     at, columns = got
+    if G.unset is not None:
+        _copy_unset(G, buf, at, columns, m)
     if columns is None and isinstance(buf.a, np.ndarray) and not isinstance(at, np.ndarray):
         if isinstance(at, int) and isinstance(value, np.ndarray) and value.ndim == 2:
             value = value[-1]  # a vectorised loop that writes one element: the last lane wins

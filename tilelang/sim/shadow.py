@@ -242,7 +242,7 @@ class Shadow:
         k = 4 - self.shift
         return chunks if k == 0 else (chunks[:, None] << k | np.arange(1 << k)).reshape(-1)
 
-    def _name(self, agent: int, lane: int = COLLECTIVE, clock: int = 0) -> str:
+    def name(self, agent: int, lane: int = COLLECTIVE, clock: int = 0) -> str:
         """A warp, a thread of it, or an asynchronous op (the newest of its agent unless `clock` says which)."""
         if agent < self.nw:
             return self.role([agent], lane)
@@ -262,8 +262,8 @@ class Shadow:
         agents(i), clocks(i), sites(i), its_lane(i)."""
         i = int(np.argmax(bad))
         my_lane = int(lane[i]) if isinstance(lane, np.ndarray) else lane
-        me = self._name(int(who[i]) if isinstance(who, np.ndarray) else who, my_lane)
-        it = self._name(int(agents(i)), COLLECTIVE if its_lane is None else int(its_lane(i)), int(clocks(i)))
+        me = self.name(int(who[i]) if isinstance(who, np.ndarray) else who, my_lane)
+        it = self.name(int(agents(i)), COLLECTIVE if its_lane is None else int(its_lane(i)), int(clocks(i)))
         if me == it:
             it = "another lane of it" if int(agents(i)) < self.nw else f"another{it.removeprefix('a')}"
         self.report(kind, text.format(me=me, it=it, place=self.where(g[bad], site)), site, int(sites(i)))
@@ -271,7 +271,7 @@ class Shadow:
     def _unwritten(self, g: np.ndarray, clocks: np.ndarray, site: int) -> str:
         return self.where(g[clocks == 0], site)
 
-    def _covered(self, bad: np.ndarray, rows: Any, agents: np.ndarray, clocks: np.ndarray, lanes: np.ndarray) -> None:
+    def covered(self, bad: np.ndarray, rows: Any, agents: np.ndarray, clocks: np.ndarray, lanes: np.ndarray) -> None:
         """Clears `bad` where a release by single lanes covers the access."""
         if isinstance(rows, np.ndarray) and not any(self.part.values()):
             return
@@ -308,7 +308,7 @@ class Shadow:
         if atomic:
             bad &= ~self.w_atomic[g]
         if bad.any():
-            self._covered(bad, rows, wa, wc, wl)
+            self.covered(bad, rows, wa, wc, wl)
         if bad.any():
             self._file(
                 "race-ww" if write else "race-wr",
@@ -327,7 +327,7 @@ class Shadow:
         if not write:
             if not wc.all():
                 i = int(np.argmin(wc != 0))
-                who_reads = self._name(int(who[i]), int(lane[i]))
+                who_reads = self.name(int(who[i]), int(lane[i]))
                 self.report(
                     "uninit", f"{who_reads} reads {self._unwritten(g, wc, site)}, which nobody has written", site
                 )
@@ -338,7 +338,7 @@ class Shadow:
             return
         if self.barrier[g].any():
             i = int(np.argmax(self.barrier[g]))
-            who_writes, bar = self._name(int(who[i]), int(lane[i])), self.mbarrier(int(g[i]) << self.shift)
+            who_writes, bar = self.name(int(who[i]), int(lane[i])), self.mbarrier(int(g[i]) << self.shift)
             self.report("barrier-overwritten", f"{who_writes} writes data over the live mbarrier {bar}", site)
         late = self.r_clock[g] > self.vc[rows]
         at = np.arange(len(g))
@@ -365,7 +365,7 @@ class Shadow:
         at, agents = np.nonzero(late)
         lanes = np.where(agents < self.nw, self.r_lane[g[at], np.minimum(agents, self.nw - 1)], COLLECTIVE)
         open_ = np.ones(len(at), bool)
-        self._covered(
+        self.covered(
             open_, rows[at] if isinstance(rows, np.ndarray) else rows, agents, self.r_clock[g[at], agents], lanes
         )
         if not open_.any():
@@ -398,7 +398,7 @@ class Shadow:
             lambda i: wa[i], lambda i: wc[i], lambda i: self.w_site[g[i]], COLLECTIVE, lambda i: self.w_lane[g[i]],
         )  # fmt: skip
         if bad.any():
-            self._covered(bad, past.part, wa, wc, self.w_lane[at])
+            self.covered(bad, past.part, wa, wc, self.w_lane[at])
         if bad.any():
             text = f"{{me}} {verb} {{place}}, which {{it}} wrote, with no order between the two"
             self._file("race-ww" if write else "race-wr", bad, g, op.agent, site, text, *writer)
@@ -410,7 +410,7 @@ class Shadow:
             if not wc.all():
                 self.report(
                     "uninit",
-                    f"{self._name(op.agent)} reads {self._unwritten(g, wc, site)}, which nobody has written",
+                    f"{self.name(op.agent)} reads {self._unwritten(g, wc, site)}, which nobody has written",
                     site,
                 )
             if mode is not None and (odd := (self.w_mode[at] >= 0) & (self.w_mode[at] != mode) & (wc > 0)).any():
@@ -420,7 +420,7 @@ class Shadow:
             return
         if self.barrier[at].any():
             bar = self.mbarrier(int(g[self.barrier[at]][0]) << self.shift)
-            self.report("barrier-overwritten", f"{self._name(op.agent)} writes over the live mbarrier {bar}", site)
+            self.report("barrier-overwritten", f"{self.name(op.agent)} writes over the live mbarrier {bar}", site)
         late = self.r_clock[at] > past.vc.astype(np.int32)
         self._overtaken(late, g, past.part, op.agent, site)
         self.w_agent[at], self.w_clock[at], self.w_async[at], self.w_site[at] = op.agent, op.clock, not op.generic, site

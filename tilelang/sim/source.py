@@ -54,6 +54,9 @@ class Translation:
     # shared buffers of each launch: (first address, end, name)
     views: list[list[tuple[int, int, str]]] = field(default_factory=list)
     named: dict[int, set[str]] = field(default_factory=dict)  # statement -> shared buffers that it names
+    visible: list[str] = field(default_factory=list)  # names of what the host part hands to launches
+    # of each launch: names that it writes through, None where some are unknown
+    written: list[set[str] | None] = field(default_factory=list)
 
 
 @dataclass
@@ -172,6 +175,9 @@ class _Translator(Expressions):
         if kind == "v" and type(s.value).__name__ in ("TensorLoad", "Call", "Let", "Var", "Select", "Cast"):
             src = f"own({src})"
         self.bind(s.var, src, kind)
+        if self.reads_registers(s.value):
+            self.made_of_registers.add(s.var)
+            self.emit(f"{self.env[s.var][0]}_u = G.forget()")
 
     def st_Evaluate(self, s: Any, tail: bool) -> None:
         if self.is_return(s):
@@ -183,6 +189,7 @@ class _Translator(Expressions):
         if op is not None:
             self.emit("if G.preempt: yield")
         self.emit(self.ex(s.value)[0])
+        self.note_use(s.value)
 
     def st_BufferStore(self, s: Any, tail: bool) -> None:
         value = self.ex(s.value)[0]
@@ -190,6 +197,11 @@ class _Translator(Expressions):
 
     def st_IfThenElse(self, s: Any, tail: bool) -> None:
         c, kind = self.ex(s.condition)
+        if self.reads_registers(s.condition):
+            decides = self.fresh("c")
+            self.emit(f"{decides} = {c}")
+            self.note_use(s.condition)
+            c = decides
         orelse = s.else_case
         t = f = self.mask
         if kind == "v":
@@ -234,6 +246,8 @@ class _Translator(Expressions):
             end = self.fresh("end")
             self.emit(f"{loop.alive}, {v} = {self.mask}, {lo}")
             self.emit(f"{end} = {v} + {n}")
+            for bound in (s.min, s.extent):
+                self.note_use(bound)
             self.emit("while True:")
             self.emit(f"    {loop.alive} = G.stay({loop.alive}, {v} < {end}, {loop.suspends})")
         else:
@@ -255,6 +269,11 @@ class _Translator(Expressions):
         self.depth += 1
         old, self.mask = self.mask, loop.alive
         c, _ = self.ex(s.condition)
+        if self.reads_registers(s.condition):
+            decides = self.fresh("c")
+            self.emit(f"{decides} = {c}")
+            self.note_use(s.condition)
+            c = decides
         self.mask = old
         self.emit(f"{loop.alive} = G.stay({loop.alive}, {c}, {loop.suspends})")
         self.emit(f"if {loop.alive} is None: break")
@@ -326,9 +345,11 @@ class _Translator(Expressions):
         launches = self.host()
         self.on_device = True
         host, texts, views, most = ["def host(P, REPORT):", *self.out], [], [], 0
-        visible = ", ".join(n for n, _ in self.env.values())
+        names = [n for n, _ in self.env.values()]
+        visible, written = ", ".join(names), []
         for i, launch in enumerate(launches):
             self.out, self.depth = [], 1
+            self.written = set()
             self.shared_bytes, self.views = 0, []  # a launch has shared memory to itself
             self.emit(f"({visible},) = E")
             below = "1"
@@ -348,6 +369,7 @@ class _Translator(Expressions):
             self.emit("yield")  # a kernel without barriers is a generator too
             texts += [f"def kernel{i}(G, E, BLOCK):", *self.out, ""]
             views.append(self.views)
+            written.append(self.written if self.written <= set(names) else None)
             most = max(most, self.shared_bytes)
         text = "\n".join([*host, "", *texts, ""])
         return Translation(
@@ -360,6 +382,8 @@ class _Translator(Expressions):
             [p.name for p in self.func.params],
             views,
             self.named,
+            names,
+            written,
         )
 
     def host(self) -> list[Launch]:

@@ -68,6 +68,7 @@ class TensorMap:
             return self
         if flat.ctypes.data % 16:
             report("tma", "the address of the tensor must be a multiple of 16 bytes (cuTensorMapEncodeTiled fails)")
+        self.flat = flat
         self.dtype, raw = flat.dtype, flat.view(f"u{esize}")
         self.fill = np.zeros(1, raw.dtype)
         if fill_nan:
@@ -83,6 +84,13 @@ class TensorMap:
         outer = tuple(slice(a, b) for a, b in zip(lo[::-1], hi[::-1], strict=True))
         inner = tuple(slice(a - c, b - c) for a, b, c in zip(lo[::-1], hi[::-1], list(coords)[::-1], strict=True))
         return outer, inner
+
+    def elements(self, coords: Sequence[int]) -> np.ndarray:
+        """Where in `flat` the elements of the box at `coords` lie, as numbers of elements of the map's width."""
+        outer, _ = self.clip(coords)
+        axes = np.ix_(*(np.arange(s.start, s.stop) for s in outer))
+        at = sum((a * (s // self.esize) for a, s in zip(axes, self.view.strides, strict=True)), np.zeros((), np.int64))
+        return np.asarray(at).reshape(-1)
 
     def load(self, coords: Sequence[int]) -> np.ndarray:
         """The box at `coords` as raw bytes."""
