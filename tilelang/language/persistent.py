@@ -19,9 +19,10 @@ __all__ = ["Persistent"]
 class Persistent:
     """`for m, n in T.Persistent([tiles_m, tiles_n], wave_size, index):` tile coordinates of block `index`.
 
-    Block `index` of `wave_size` visits the tiles index, index + wave_size, ...; together they visit each tile once.
-    Neighbouring tiles share panels of `group_size` along the last axis, so that they meet in L2.
-    `num_stages` changes nothing: loads run ahead across tiles as far as the loops inside have stages.
+    A domain of one axis gives the coordinate itself (or a 1-tuple where unpacked). Block `index` of `wave_size` visits
+    the tiles index, index + wave_size, ...; together they visit each tile once. Neighbouring tiles share panels of
+    `group_size` along the last axis, so that they meet in L2. `num_stages` changes nothing: loads run ahead across
+    tiles as far as the loops inside have stages.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class Persistent:
         branch = None if inside is True else DeviceBranch(builder, inside)
         if branch is not None:
             branch.then()
-        yield self._coordinates(tile)
+        place = self._coordinates(tile)
+        yield place if len(place) > 1 or isinstance(names, tuple) else place[0]
         if branch is not None:
             branch.leave()
             branch.close()

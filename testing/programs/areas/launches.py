@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import torch
-from witness import ON_DEVICES, ON_HOPPER, changed, ints, out, program, randn, refused, run
+from witness import EVERYWHERE, ON_DEVICES, ON_HOPPER, changed, ints, out, program, randn, refused, run
 
 import tilelang
 import tilelang.language as T
@@ -699,3 +699,38 @@ def the_object_of_a_kernel():
     assert [p.name for p in kernel.prim_func.params] == ["A_handle", "O_handle"]
     a = randn(8)
     return run(main, a, out(a))
+
+
+@program(devices=EVERYWHERE, order=("row", "column", "mlx"), panel=(1, 4, 20))
+def walks_of_the_grid(order, panel):
+    """However the grid is walked, each block does its own tile, panels that are too wide included."""
+
+    @T.prim_func
+    def main(B: T.Tensor((6, 10), "int32")):
+        with T.Kernel(10, 6, threads=32) as (bx, by):
+            T.use_swizzle(panel, order=order)
+            if T.get_thread_binding() == 0:
+                B[by, bx] = by * 10 + bx
+
+    return run(main, out(torch.arange(60).reshape(6, 10).int()))
+
+
+@program(domain=((7,), (6, 10), (2, 3, 5)), group=(1, 4, 8), options=({}, {"num_stages": 2}))
+def persistent_walks(domain, group, options):
+    """Persistent blocks visit the tiles of a domain of any rank once each, more blocks than tiles included."""
+    count = torch.Size(domain).numel()
+
+    @T.prim_func
+    def main(B: T.Tensor(domain, "int32"), C: T.Tensor((count,), "int32")):
+        with T.Kernel(9, threads=32) as b:
+            for place in T.Persistent(list(domain), 9, b, group_size=group, **options):
+                index = list(place) if len(domain) > 1 else [place]
+                flat = 0
+                for i, n in zip(index, domain):
+                    flat = flat * n + i
+                if T.get_thread_binding() == 0:
+                    B[tuple(index)] = flat
+                    T.atomic_add(C[flat], 1)
+
+    want = torch.arange(count).reshape(domain).int()
+    return run(main, out(want), changed(torch.zeros(count).int(), torch.ones(count).int()))
