@@ -336,6 +336,8 @@ MODULES = {
         get_target_compute_version parse_compute_version get_target_arch have_tma is_hopper
         """,
     "tilelang.utils.target": "determine_target",
+    "tilelang.math": "cdiv next_power_of_2",
+    "tilelang.quantize": "_tir_packed_to_unsigned_convert",
     "tilelang.utils.tensor": "TensorSupplyType map_torch_type torch_assert_close",
     "tilelang.carver.arch": "CUDA CDNA RDNA CPU METAL driver",
     "tilelang.carver.arch.driver": "get_num_sms",

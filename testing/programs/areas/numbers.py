@@ -10,6 +10,7 @@ import torch
 from witness import EVERYWHERE, ints, out, program, randn, run
 
 import tilelang.language as T
+from tilelang.quantize import _tir_packed_to_unsigned_convert
 
 INF, NAN = math.inf, math.nan
 EDGES = [0.0, -0.0, INF, -INF, NAN, 1e5, -1e5, 65504.0, 65520.0, 57344.0, 61439.0, 1e-7, 3e-6, -2e-5, 1.0, 1.125,
@@ -522,3 +523,22 @@ def a_product_within_a_sum_is_rounded_once():
     A, B, C = a.double(), b.double(), c.double()
     rows = A * B + C, C - A * B, A * B - (b * c).double(), A * A - (a * a).double(), (a * b + c).double()
     return run(main, a, b, c, out(torch.stack(rows).float(), rtol=0.0, atol=0.0))
+
+
+@program(packed=(("int", 8, 4), ("uint", 8, 2), ("int", 32, 4), ("int", 16, 1)))
+def packed_integers_are_unpacked(packed):
+    """What tilelang.quantize unpacks: the lowest bits come first, and the sign of the storage does not matter."""
+    storage, width, bits = packed
+    per, N, dtype = width // bits, 64, f"{storage}{width}"
+
+    @T.prim_func
+    def main(Q: T.Tensor((N // per,), dtype), O: T.Tensor((N,), "float16")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((N // per,), dtype)
+            T.copy(Q, s)
+            for i in T.Parallel(N):
+                O[i] = _tir_packed_to_unsigned_convert(storage, width)(bits, s[i // per], i % per, dtype="float16")
+
+    values = torch.randint(0, 1 << bits, (N,))
+    together = (values.reshape(-1, per) << torch.arange(per) * bits).sum(1)
+    return run(main, together.to(getattr(torch, dtype)), out(values.half()))
