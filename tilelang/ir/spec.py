@@ -110,10 +110,11 @@ def _defined_once(p: Program) -> Iterator[str]:
     seen = set()
     for site in p.sites:
         var = getattr(site.stmt, "var" if isinstance(site.stmt, tirx.Bind) else "loop_var", None)
+        if var is None:
+            continue
         if var in seen:
             yield f"{var.name} is defined twice, the second time in {site.place}"
-        if var is not None:
-            seen.add(var)
+        seen.add(var)
 
 
 def _symbols(buffer: Any) -> set[Any]:
