@@ -7,6 +7,7 @@ import pytest
 
 from tilelang.autotuner import GemmTile, gemm_tile, packed_gemm_tile, packed_split_k, split_k_of
 from tilelang.target.arch import arch_of
+from tilelang.transform.plan_stages import COMMON_SLOTS
 
 
 @pytest.mark.parametrize(
@@ -32,14 +33,17 @@ def test_tiles_are_those_of_the_fastest_kernels(shape: tuple[int, int, int], til
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32"])
 @pytest.mark.parametrize(
-    "shape", [(1, 4096, 14336), (16, 28672, 4096), (64, 8192, 8192), (256, 8192, 8192), (8192,) * 3]
+    "shape", [(1, 4096, 14336), (16, 28672, 4096), (64, 8192, 8192), (128, 8192, 8192), (256, 8192, 8192), (8192,) * 3]
 )
 def test_rings_are_deep_and_fit(shape: tuple[int, int, int], dtype: str) -> None:
     arch, tile = arch_of("sm_90a"), gemm_tile(*shape, dtype)
     bits = {"bfloat16": 16, "float8_e4m3fn": 8, "float32": 32}[dtype]
-    stage = (tile.block_M + tile.block_N) * tile.block_K * bits // 8
-    assert tile.num_stages * stage <= arch.smem_bytes_per_block
-    assert tile.num_stages * stage >= 0.4 * arch.smem_bytes_per_block  # two blocks may share an SM
+    row, stages = tile.block_K * bits // 8, tile.num_stages
+    used = stages * (tile.block_M + tile.block_N) * row
+    if shape[0] in (64, 128):  # all blocks read A, which gets few slots
+        used = COMMON_SLOTS * tile.block_M * row + stages * tile.block_N * row
+    assert used <= arch.smem_bytes_per_block
+    assert used >= 0.4 * arch.smem_bytes_per_block  # two blocks may share an SM
     assert tile.block_K * bits % 1024 == 0
 
 

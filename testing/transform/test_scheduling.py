@@ -551,6 +551,71 @@ def test_products_of_any_size(size: tuple[int, int, int], options: dict[str, Any
     assert np.abs(c - x.astype(np.float32) @ y.astype(np.float32)).max(initial=0) < 0.1
 
 
+def few_rows(stages: int, columns: int = 1024, depth: int = 1024) -> Any:
+    """All blocks read A, each block has columns of B for itself."""
+    params = {"A": ((64, depth), "float16"), "B": ((columns, depth), "float16"), "C": ((64, columns), "float16")}
+    with Builder(128, (columns // 64,), params) as b:
+        (A, B, C), (bx,) = b.args, b.blocks
+        As, Bs, acc = b.shared("As", (64, 64)), b.shared("Bs", (64, 64)), b.fragment("acc", (64, 64))
+        b.fill(acc)
+        with b.serial(depth // 64, stages) as k:
+            b.copy(region(A, (0, 64), (k * 64, 64)), As)
+            b.copy(region(B, (bx * 64, 64), (k * 64, 64)), Bs)
+            b.gemm(As, Bs, acc, trans_b=True)
+        b.copy(acc, region(C, (0, 64), (bx * 64, 64)))
+    return b.func
+
+
+def slots_of(func: Any) -> dict[str, int]:
+    """Slots of each ring, by the name of its tile."""
+    (kernel,) = launches(func)
+    rings = (s for s in walk_list(kernel.body) if isinstance(s, tirx.AllocBuffer) and RING in s.annotations)
+    return {s.buffer.name: int(s.buffer.ty.shape[0]) for s in rings if s.buffer.name in ("As", "Bs")}
+
+
+def test_tiles_that_all_blocks_read_leave_room_for_what_each_streams() -> None:
+    """16 KiB a stage: 13 would fit. L2 is near, memory is far."""
+    context = Context(SM90)
+    func = few_rows(20)
+    for step in (*PIPELINE["laid-out"], *PIPELINE["scheduled"]):
+        func = step.run(func, context)
+        if step.name == "specialize_warps":
+            break
+    assert slots_of(func) == {"As": 3, "Bs": 20}
+    assert "3 slots" in context.notes[-1]
+    (kernel,) = launches(func)
+    assert kernel.threads == 128 + 2 * 32  # a warp for each ring
+    role = outline(func).index("  role producer")
+    assert outline(func)[role + 1 : role + 9] == [
+        "    if",
+        "      for 16 stages=20",
+        "        mbar_wait",
+        "        mbar_expect_tx",
+        "        tma_load B Bs",
+        "    if",
+        "      for 16 stages=20",
+        "        mbar_wait",
+    ]
+
+
+@pytest.mark.parametrize(("stages", "slots"), [(8, {"As": 8, "Bs": 8}), (13, {"As": 13, "Bs": 13})])
+def test_rings_that_fit_are_of_one_depth(stages: int, slots: dict[str, int]) -> None:
+    func = after(few_rows(stages), "specialize_warps")
+    assert slots_of(func) == slots
+    assert launches(func)[0].threads == 128 + 32
+
+
+@pytest.mark.parametrize("policy", ["rr", "adv-first", "adv-last", "random"])
+def test_rings_of_different_depth_are_right_under_any_order(policy: str) -> None:
+    func = lower(few_rows(24, 512, 2048), SM90)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((64, 2048), (512, 2048)))
+    c = np.full((64, 512), np.nan, np.float16)
+    result = simulate(func, [a, b, c], policy=policy)
+    assert not result.reports, result
+    np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16))
+
+
 def test_blocks_with_loops_of_different_length_do_not_pair() -> None:
     params = {"A": ((512, 512), "float16"), "B": ((512, 512), "float16"), "C": ((512, 512), "float16")}
     with Builder(256, (4, 4), params) as b:

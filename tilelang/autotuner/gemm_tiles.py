@@ -14,11 +14,13 @@ from typing import Any
 
 from tilelang.layout.dtypes import bits_of
 from tilelang.target.arch import DEFAULT_CUDA, Arch, arch_of
+from tilelang.transform.plan_stages import COMMON_SLOTS
 
 __all__ = ["GemmTile", "gemm_tile", "packed_gemm_tile", "packed_split_k", "split_k_of"]
 
 _STEP_BITS = 1024  # of K in a row of a stage: one swizzled box of 128 bytes
 _FEW_ROWS = 64
+_FEW_COLUMNS = 64  # of C in a block, whose weights are the rows of wgmma where rows are few
 _WARPGROUP = 128
 _MAX_STAGES = 12  # more do not shorten anything
 _MAX_PACKED_STAGES = 20  # stages of packed weights are small
@@ -62,6 +64,9 @@ def gemm_tile(M: Any, N: Any, K: Any, dtype: str = "bfloat16", arch: str | Arch 
     if M <= _FEW_ROWS and where.wgmma:
         return _few_rows(M, N, bits, steps, where)
     rows, columns, threads, _ = min(_TILES, key=lambda tile: (_cost(tile, M, N, where), -tile[0] * tile[1]))
+    if where.wgmma and columns == _FEW_COLUMNS and rows >= M and -(-N // columns) <= where.num_sms:
+        depth = 2 * _STEP_BITS
+        return GemmTile(rows, columns, depth // bits, _streamed_stages(rows, columns, -(-steps // 2), where), threads)
     stage = (rows + columns) * _STEP_BITS // 8
     return GemmTile(rows, columns, _STEP_BITS // bits, _stages(stage, rows, columns, steps, 1, where), threads)
 
@@ -137,13 +142,22 @@ def _cost(tile: tuple[int, int, int, float], M: int, N: int, arch: Arch) -> floa
 
 def _few_rows(M: int, N: int, bits: int, steps: int, arch: Arch) -> GemmTile:
     rows = next(r for r in (16, 32, _FEW_ROWS) if r >= M)
-    columns = 64
-    stage = (rows + columns) * 2 * _STEP_BITS // 8
-    # Two blocks an SM fill the gaps of each other where there are more blocks than SMs.
-    blocks = 2 if -(-N // columns) > arch.num_sms else 1
-    return GemmTile(
-        rows, columns, 2 * _STEP_BITS // bits, _stages(stage, rows, columns, -(-steps // 2), blocks, arch), 128
-    )
+    columns, depth, steps = _FEW_COLUMNS, 2 * _STEP_BITS, -(-steps // 2)
+    tiles = -(-N // columns)
+    # Two blocks an SM fill the gaps of each other where there are more blocks than SMs; where there are more than half
+    # as many, and the ring is mostly weights, those of the next launch find room beside them.
+    blocks = 2 if tiles * (2 if rows == 16 else 1) > arch.num_sms else 1
+    if blocks == 1 and rows == _FEW_ROWS:
+        stages = _streamed_stages(rows, columns, steps, arch)
+    else:
+        stages = _stages((rows + columns) * depth // 8, rows, columns, steps, blocks, arch)
+    return GemmTile(rows, columns, depth // bits, stages, 128)
+
+
+def _streamed_stages(rows: int, columns: int, steps: int, arch: Arch) -> int:
+    """Stages of two boxes of weights, where one row of tiles lets A have COMMON_SLOTS slots (plan_stages)."""
+    room = _limit(1, arch) - COMMON_SLOTS * rows * 2 * _STEP_BITS // 8 - rows * columns * 2 - _SLACK_BYTES
+    return max(2, min(room // (columns * 2 * _STEP_BITS // 8), _MAX_STAGES, max(steps, 2)))
 
 
 def _stages(stage_bytes: int, rows: int, columns: int, steps: int, blocks: int, arch: Arch) -> int:

@@ -60,6 +60,7 @@ _ROWS = (
             "add": False,  # dst += src from shared memory to a tensor, atomic for each element
             "blocks": 1,  # fact of form_clusters: blocks of a cluster that share the work of loading the tile
             "pairs": 1,  # fact of arrange_columns: the rows of the tile are arranged in so many parts
+            "slots": 0,  # fact of plan_stages: of the ring that it loads into; 0: as many as the loop has stages
             "via": "",  # fact of plan_copies: "" | loop | tma_load | tma_store | cp_async | stmatrix
         },
         "dst = cast(src); out-of-range global elements read as 0 and are not stored. "

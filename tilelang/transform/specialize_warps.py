@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives TMA loads to a producer warp, over mbarrier rings.
+"""Gives TMA loads to a producer warp, over mbarrier rings; to two, where plan_stages gives some loads fewer slots.
 
 Before:  for k: copy(A[k], As, via=tma_load); gemm(As, ..)
 After:   if warp >= consumers:  for k: wait(empty[s], p ^ 1); expect_tx(full[s]); tma_load(A[k], As[s], full[s]);
@@ -13,15 +13,17 @@ Ensures:  no tma_load copies; loaded buffers have a leading version dimension an
 Does not: place the waits of asynchronous gemms; schedule_gemms moves each release behind the wait that retires its
           last reader.
 
-Why it cannot hang: the producer runs the same loops in the same order as the consumers, each visit of a ring is
-released before the ring's next visit, and a load waits only for the release of the visit `stages` before it.
+Why it cannot hang: a producer runs the same loops in the same order as the consumers, each visit of a ring is released
+before the ring's next visit, and a load waits only for the release of the visit `stages` before it. A producer that
+fills rings of fewer slots would hold up the loads of the others: these have a warp of their own, which waits for their
+slots alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm_ffi
@@ -94,6 +96,8 @@ class _Ring:
     full: Any
     empty: Any
     blocks: int = 1  # blocks of a cluster whose loads it takes
+    slots: int = 0  # that plan_stages gives it; 0: as many as its loops have stages
+    producer: int = 0  # number of the warp that fills it
     cursors: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # role -> (stage, phase)
 
     @property
@@ -185,14 +189,15 @@ class _Specializer:
         if not self.rings:  # nobody reads what is loaded
             return self.kernel.with_body([*allocs, *self.consume(rest)])
         self.variables = _variables_of_loads(rest)
-        producer = self.own_variables(fresh(self.produce(rest)))  # both arms define the same loops
+        self.share_out()
+        producers = [self.own_variables(fresh(self.produce(rest, n))) for n in range(self.producers)]
         consumer = self.consume(rest)
         for ring in self.rings.values():
             stage, _ = ring.cursor("consumer")
             consumer = [read_version(s, {b: self.versions[b] for b in ring.buffers}, stage) for s in consumer]
         for before, kept in self.kept.items():
             consumer = [read_version(s, {before: self.versions[kept.buffer]}, kept.slot[0]) for s in consumer]
-        body = [*self.allocations(allocs), *self.prologue(), self.split(producer, consumer)]
+        body = [*self.allocations(allocs), *self.prologue(), self.split(producers, consumer)]
         kernel = self.kernel.with_threads(self.roles.threads)
         if self.blocks > 1:  # no block ends while another may still write to it
             body += self.meet()
@@ -209,11 +214,11 @@ class _Specializer:
             loads = [i for i, s in enumerate(stmts) if _is_load(s)]
             stages = _slots(path)
             repeats = any(isinstance(s, tirx.For | tirx.While) for s in path)
-            groups: dict[tuple[int, ...], list[int]] = {}
+            groups: dict[tuple[tuple[int, ...], int], list[int]] = {}
             for i in loads:
-                groups.setdefault(_readers(stmts, i), []).append(i)
-            groups.pop((), None)  # a load nobody reads is dropped
-            found += [(stmts, members, readers, repeats, stages) for readers, members in groups.items()]
+                if readers := _readers(stmts, i):  # a load nobody reads is dropped
+                    groups.setdefault((readers, _own_slots(stmts[i]) or stages), []).append(i)
+            found += [(stmts, members, readers, repeats, slots) for (readers, slots), members in groups.items()]
         partners: dict[Any, set[tuple[Any, ...]]] = {}
         for stmts, members, _, _, _ in found:
             together = tuple(_dst(stmts[i]) for i in members)
@@ -242,6 +247,16 @@ class _Specializer:
             visit = _Visit(self.rings[key], [stmts[i] for i in part], readers[0], readers[-1])
             self.visits.setdefault(home, []).append(visit)
             visit.ring.blocks = max([visit.ring.blocks, *(TileOp.of(s).attrs["blocks"] for s in visit.loads)])
+            visit.ring.slots = max([visit.ring.slots, *(_own_slots(s) for s in visit.loads)])
+
+    def share_out(self) -> None:
+        """A warp of its own for the rings with slots of their own: it may be ahead of the others, or behind."""
+        counts = sorted({ring.slots for ring in self.rings.values()})
+        self.producers = len(counts)
+        for ring in self.rings.values():
+            ring.producer = counts.index(ring.slots)
+        if self.roles.producer_threads < self.producers * WARP:
+            self.roles = replace(self.roles, producer_threads=self.producers * WARP)
 
     def make_ring(self, buffers: tuple[Any, ...], stages: int, repeats: bool) -> _Ring:
         name = buffers[0].name
@@ -258,9 +273,9 @@ class _Specializer:
         return next((self.visits.get(s, []) for s in stmts if _is_load(s)), [])
 
     # -- roles -----------------------------------------------------------------------------------
-    def produce(self, stmts: list[Any]) -> list[Any]:
-        """The slice of a list that decides and issues its loads."""
-        at = {visit.loads[-1]: visit for visit in self.visits_of(stmts)}
+    def produce(self, stmts: list[Any], number: int = 0) -> list[Any]:
+        """The slice of a list that decides and issues the loads of producer `number`."""
+        at = {visit.loads[-1]: visit for visit in self.visits_of(stmts) if visit.ring.producer == number}
         out: list[Any] = []
         for stmt in stmts:
             if stmt in at:
@@ -270,7 +285,7 @@ class _Specializer:
             elif _name(stmt) == "request_tile":
                 out.append(_request(TileOp.of(stmt)))
             elif bodies(stmt) and any(_is_load(s) or self.is_own_store(s) for s in walk_list([stmt])):
-                out.append(with_bodies(stmt, [self.produce(b) for b in bodies(stmt)]))
+                out.append(with_bodies(stmt, [self.produce(b, number) for b in bodies(stmt)]))
         return _drop_unused_binds(out)
 
     def is_own_store(self, stmt: Any) -> bool:
@@ -410,10 +425,12 @@ class _Specializer:
         """All threads of the cluster wait for each other; fences and mbarriers order their memory."""
         return [device_op("syncwarp"), device_op("cluster_arrive", relaxed=True), device_op("cluster_wait")]
 
-    def split(self, producer: list[Any], consumer: list[Any]) -> Any:
+    def split(self, producers: list[list[Any]], consumer: list[Any]) -> Any:
         thread, roles = self.kernel.axis("threadIdx.x"), self.roles
-        elected = tirx.EQ(thread, tirx.const(roles.consumer_threads, "int32"))
-        produce = [tirx.IfThenElse(elected, as_stmt([*self.cursors("producer"), *producer]), None)]
+        produce: list[Any] = []
+        for number, body in enumerate(producers):
+            elected = tirx.EQ(thread, tirx.const(roles.consumer_threads + number * WARP, "int32"))
+            produce.append(tirx.IfThenElse(elected, as_stmt([*self.cursors("producer", number), *body]), None))
         consume = [*self.cursors("consumer"), *consumer]
         if roles.producer_regs:
             produce.insert(0, device_op("setmaxnreg_dec", regs=roles.producer_regs))
@@ -425,9 +442,12 @@ class _Specializer:
         warp = device_op("uniform", tirx.truncdiv(thread, tirx.const(WARP, "int32")))
         return tirx.IfThenElse(tirx.GE(warp, tirx.const(roles.consumer_threads // WARP, "int32")), arms[0], arms[1])
 
-    def cursors(self, role: str) -> list[Any]:
+    def cursors(self, role: str, producer: int | None = None) -> list[Any]:
+        """The cursors of a role; of one producer, those of the rings that it fills."""
         out = []
         for ring in self.rings.values():
+            if producer not in (None, ring.producer):
+                continue
             for var in ring.cursors.get(role, ()):
                 out += [tirx.AllocBuffer(var), tirx.BufferStore(var, tirx.const(0, "int32"), [0])]
         for kept in self.kept.values() if role == "consumer" else ():
@@ -483,6 +503,11 @@ def _slots(path: tuple[Any, ...]) -> int:
     notes = dict(home.annotations) if isinstance(home, tirx.For) else {}
     tiles = notes.get(TILE_STAGES, 1) if home is not None and home.same_as(around[-1]) else 1
     return max(1, int(notes.get(NUM_STAGES, tiles)))
+
+
+def _own_slots(load: Any) -> int:
+    """Slots that plan_stages gives a load's ring; 0: as many as its loop has stages."""
+    return int(TileOp.of(load).attrs.get("slots", 0))
 
 
 def _is_load(stmt: Any) -> bool:
