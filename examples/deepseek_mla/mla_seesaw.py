@@ -171,23 +171,20 @@ def mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2, dtype="bf
                 before_l, top_l = T.alloc_fragment([ROWS], accum_dtype), T.alloc_fragment([ROWS], accum_dtype)
                 factor_l = T.alloc_fragment([ROWS], accum_dtype)
                 sum_l, total_l = T.alloc_fragment([ROWS], accum_dtype), T.alloc_fragment([ROWS], accum_dtype)
-
-                @T.macro
-                def ask_positions(k):
+                T.clear(acc_l)
+                T.clear(total_l)
+                T.fill(before_l, LOWEST)
+                T.barrier_wait(queries, 0)
+                T.copy(Q_position, q_l)
+                for k in T.serial(pairs):
                     T.barrier_wait(full0[POSITION], k)
                     T.wgmma_gemm(q_l, position0, s_l, transpose_B=True, clear_accum=True)
-
-                @T.macro
-                def ask_latents(k):
                     T.barrier_wait(full0[LEFT], k)
                     T.wgmma_gemm(Q_left, left0, s_l, transpose_B=True)
                     T.barrier_wait(full0[RIGHT], k)
                     T.wgmma_gemm(Q_right, right0, s_l, transpose_B=True)
                     T.wait_wgmma(0)
                     give_back(empty0, POSITION, tx)
-
-                @T.macro
-                def turn(k, goes_on):
                     softmax(s_l, p_l, before_l, top_l, factor_l, (first + 2 * k) * KEYS, stop)
                     T.copy(p_l, weights)
                     T.copy(factor_l, factor0)
@@ -204,24 +201,8 @@ def mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2, dtype="bf
                     T.copy(top1, before_l)
                     rescale(acc_l, total_l, factor_l)
                     T.wgmma_gemm(weights, left1, acc_l)
-                    if goes_on:  # the next scores follow the product without a gap
-                        ask_positions(k + 1)
-                        T.wait_wgmma(1)
-                        give_back(empty1, LEFT, tx)
-                        ask_latents(k + 1)
-
-                T.clear(acc_l)
-                T.clear(total_l)
-                T.fill(before_l, LOWEST)
-                T.barrier_wait(queries, 0)
-                T.copy(Q_position, q_l)
-                if pairs > 0:
-                    ask_positions(0)
-                    ask_latents(0)
-                    for k in T.serial(pairs - 1):
-                        turn(k, True)
-                    turn(pairs - 1, False)
                     T.wait_wgmma(0)
+                    give_back(empty1, LEFT, tx)
                 T.copy(total_l, sum0)
                 T.barrier_arrive(ended)
                 T.barrier_wait(ended, 0)
@@ -265,9 +246,9 @@ def mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2, dtype="bf
                     T.wait_wgmma(0)
                     give_back(empty0, RIGHT, tx)
                     T.copy(p_r, weights)
+                    T.barrier_arrive(ready1)
                     rescale(acc_r, total_r, factor_r)
                     T.wgmma_gemm(p_r, right1, acc_r)
-                    T.barrier_arrive(ready1)  # behind the product, which ends first: its columns are asked for first
                     T.reduce_sum(s_r, sum_r, dim=1)
                     add(total_r, sum_r)
                     T.wait_wgmma(0)

@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from example_mla_decode import check, latent_decode, make_inputs, mla_decode  # noqa: E402
 from mla_seesaw import mla_seesaw  # noqa: E402
 
+from tilelang.codegen.compile import compile_cuda  # noqa: E402
+
 
 # Lengths: whole tiles, a tail, no key at all; splits: one, and more than there are tiles.
 @pytest.mark.parametrize("num_split", [1, 4])
@@ -31,6 +33,14 @@ def test_two_tiles_in_turn(num_split: int, blocks: int) -> None:
     lens, heads, dim = (300, 128, 0), 64 * blocks, 128
     kernel = mla_seesaw.with_options(target="sim")(len(lens), heads, 310, dim, 64, num_split, blocks)
     check(kernel, make_inputs(lens, heads, 1, 310, dim, 64, num_split))
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("num_split", [1, 4])
+def test_products_of_two_tiles_keep_their_registers(num_split: int) -> None:
+    """Of 240 a thread the result takes 128: without room, ptxas spills and runs all products one by one (C7512)."""
+    source = mla_seesaw.with_options(target="cuda").get_kernel_source(16, 128, 8192, 512, 64, num_split)
+    assert not compile_cuda(source, "sm_90a").notes
 
 
 @pytest.mark.gpu
