@@ -28,3 +28,8 @@ def test_small(target: str, is_causal: bool) -> None:
 def test_gpu(shape: tuple, is_causal: bool) -> None:
     torch.manual_seed(0)
     check(flashattn_fp8(*shape, is_causal), make_inputs(*shape, device="cuda"), is_causal)
+
+
+def test_probabilities_stay_in_registers() -> None:
+    text = flashattn_fp8.with_options(target="cuda:sm_90a").get_kernel_source(1, 2, 256, 256, 128, False)
+    assert "moved" not in text and "tl_to_fp8" not in text[text.rindex("__launch_bounds__") :]

@@ -64,6 +64,10 @@ def test_two_warpgroups_take_turns_only_when_asked() -> None:
     assert "turn_wait" not in loop_of(flash_attention_program())
 
 
+def test_two_warpgroups_take_turns_where_the_exponentials_outlast_the_gemms() -> None:
+    assert "turn_wait" in loop_of(flash_attention_program(d=64))
+
+
 def test_one_warpgroup_has_no_turns_and_waits_late() -> None:
     body = loop_of(flash_attention_program(bm=64, threads=128))
     assert "turn_wait" not in body and body.index("loop S") < body.index("wait_gemm acc,P pending=0")

@@ -38,9 +38,10 @@ __all__ = ["take_turns"]
 WARP, WARPGROUP = 32, 128
 MAX_GROUPS = 4  # named barriers FIRST_TURN ..
 # Turns gain 4 % with three warpgroups (D=64). With two (D=128) they cost 1.5 %, but gain 1 to 3 % where a softmax
-# rescales lazily: accumulators are then free as soon as the gemms are (H200, 2026-11).
+# rescales lazily: accumulators are then free as soon as the gemms are. In float8, where the elementwise work takes 1.7
+# times as long as the gemms, two gain 2 to 4 % either way (H200, 2026-11).
 FEWEST_GROUPS, FEWEST_LAZY_GROUPS = 3, 2
-MIN_ALU = 0.25  # of the time of the gemms
+MIN_ALU, MOST_ALU = 0.25, 1.0  # of the time of the gemms: that turns are of use at all, and to two warpgroups
 _BARRIERS = frozenset({"sync_threads", "bar_sync", "bar_arrive", "bar_arrive_after", "cluster_arrive", "cluster_wait"})
 
 
@@ -81,7 +82,7 @@ class _Turns:
     def consumer(self, role: Any) -> Any:
         groups = int(role.node) // WARPGROUP
         lazy = any(_name(s) == "any_row" for s in walk_list(bodies(role)[0]))
-        least = 2 if self.forced else FEWEST_LAZY_GROUPS if lazy else FEWEST_GROUPS
+        least = 2 if self.forced or _is_alu_bound(role) else FEWEST_LAZY_GROUPS if lazy else FEWEST_GROUPS
         self.turns = self.asked is not False and least <= groups <= MAX_GROUPS
         if groups < 2 or int(role.node) % WARPGROUP or not (self.turns or self.pinned):
             return role
@@ -147,6 +148,12 @@ class _Turns:
             return [*body[:last], make_tile_op("settle", {}, {"after": after}), *retired, *body[end:]]
         turn_pass = make_tile_op("turn_pass", {}, {"after": after})
         return [*body[:first], make_tile_op("turn_wait", {}), *held, turn_pass, *retired, *body[end:]]
+
+
+def _is_alu_bound(role: Any) -> bool:
+    """Does elementwise work take longer than the gemms in every loop that issues some?"""
+    loops = [s for s in walk_list(bodies(role)[0]) if isinstance(s, tirx.For) and any(map(is_async_gemm, bodies(s)[0]))]
+    return bool(loops) and all(alu_cycles(walk_list(b)) > MOST_ALU * gemm_cycles(b) for s in loops for b in bodies(s))
 
 
 def _name(stmt: Any) -> str:
