@@ -152,6 +152,19 @@ def test_shared_tile_boxes_and_bijection(swizzle, rows, cols, bits):
     assert np.array_equal(image[addr], np.arange(rows * cols).reshape(rows, cols))
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("swizzle", [128, 32, 16])
+def test_boxes_of_rows_write_what_the_boxes_of_the_tile_do(swizzle, parts):
+    tile = SharedTile(192, 128, 16, swizzle)
+    pitch = tile.box_cols * 2
+
+    def written(boxes):
+        return {(r0 + r, c, at + r * pitch) for (r0, c), (_, rows), at in boxes for r in range(rows)}
+
+    cut = [written(tile.boxes_of_rows(p * 192 // parts, 192 // parts)) for p in range(parts)]
+    assert set().union(*cut) == written(tile.boxes) and sum(map(len, cut)) == len(written(tile.boxes))
+
+
 @pytest.mark.parametrize("swizzle", [128, 64, 32, 16])
 @pytest.mark.parametrize("k_major", [True, False])
 @pytest.mark.parametrize("mn,k", [(64, 64), (128, 128), (256, 64)])

@@ -386,6 +386,63 @@ def test_lanes_meet_before_a_release_unless_all_have_waited_for_the_last_reads(r
     assert ops.count("syncwarp") == (0 if readers == "gemms" else 1) and ops.count("mbar_arrive") >= 1
 
 
+def test_rows_that_one_warpgroup_reads_have_a_barrier_of_their_own_and_come_behind_what_all_begin_with() -> None:
+    func = after(flash_attention_program(bm=192, d=64, threads=384, seq=384), "specialize_warps")
+    got = outline(func)
+    loads = [line.split()[-1] for line in got if line.strip().startswith("tma_load")]
+    assert loads[:3] == ["Qs", "Ks", "Qs"]
+    assert {name: shape_of(a.buffer) for name, a in allocs(func).items() if name.endswith("_full")} == {
+        "Qs_full": (2 * 3,),
+        "Ks_full": (2,),
+        "Vs_full": (2,),
+    }
+    (acquire,) = [
+        op for k in launches(func) for s in walk_list(k.body) if (op := TileOp.from_stmt(s)) and _acquires(op, "Qs")
+    ]
+    assert "uniform" in str(acquire["barrier"])
+
+
+def _acquires(op: TileOp, name: str) -> bool:
+    return op.name == "acquire" and op.attrs["buffers"] == name
+
+
+@pytest.mark.parametrize("case", ["two warpgroups", "columns", "a reader of all rows", "a loop"])
+def test_other_tiles_have_one_barrier(case: str) -> None:
+    threads, rows_a = (256, 128) if case == "two warpgroups" else (384, 192)
+    params = {"A": ((rows_a, 256), "float16"), "B": ((64, 192), "float16"), "C": ((rows_a, 192), "float16")}
+    with Builder(threads, params=params) as b:
+        A, B, C = b.args
+        As, Bs, acc = b.shared("As", (rows_a, 64)), b.shared("Bs", (64, 192)), b.fragment("acc", (rows_a, 192))
+        rows, total = b.fragment("rows", (rows_a, 64), "float16"), b.fragment("total", (rows_a,), "float16")
+        policy = "full_col" if case == "columns" else "full_row"
+        if case != "a loop":
+            b.copy(region(A, (0, rows_a), (0, 64)), As)
+        with b.serial(4, 2) as k:
+            if case == "a loop":
+                b.copy(region(A, (0, rows_a), (k * 64, 64)), As)
+            b.copy(B, Bs)
+            b.gemm(As, Bs, acc, policy=policy)
+            if case == "a reader of all rows":
+                b.copy(As, rows)
+                b.reduce(rows, total, "max", clear=False)
+        b.copy(acc, C)
+    found = allocs(after(b.func, "specialize_warps"))
+    slots = 2 if case == "a loop" else 1
+    assert [shape_of(a.buffer)[0] for name, a in found.items() if name == "As_full"] == [slots]
+
+
+@pytest.mark.parametrize("policy", ["rr", "adv-first", "random"])
+def test_attention_of_warpgroups_that_begin_by_themselves_is_right(policy: str) -> None:
+    options = CompileOptions(persistent=True)
+    func = lower(flash_attention_program(bm=192, bn=64, d=64, threads=384, seq=384), few(), options)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((384, 64)).astype(np.float16) for _ in range(3))
+    out = np.zeros((384, 64), np.float16)
+    assert not simulate(func, {"Q": q, "K": k, "V": v, "O": out}, policy=policy).reports
+    weights = np.exp2((q.astype(np.float32) @ k.astype(np.float32).T).astype(np.float64))
+    np.testing.assert_allclose(out, weights @ v / weights.sum(1, keepdims=True), atol=5e-3)
+
+
 # -- store_by_warpgroup, make_persistent -----------------------------------------------------------------
 
 

@@ -134,9 +134,10 @@ _ROWS = (
     TileOpRow(
         "tma_load",
         {"src": _R, "dst": _W, "barrier": _V, "rank": _V},
-        {"eviction_policy": "", "blocks": 1, "pairs": 1},
+        {"eviction_policy": "", "blocks": 1, "pairs": 1, "first_row": 0, "rows": 0},
         "one thread starts the transfer; its bytes complete on the mbarrier element `barrier`. With `blocks` > 1 the "
-        "block of rank `rank` in its cluster loads its part of the tile into all of them",
+        "block of rank `rank` in its cluster loads its part of the tile into all of them. `rows` from "
+        "`first_row` on are loaded, 0: all",
     ),
     TileOpRow(
         "acquire",

@@ -44,6 +44,8 @@ __all__ = [
     "tile_swizzles",
 ]
 
+SWIZZLE_ROWS = 8  # after which a swizzle begins anew
+
 
 @dataclass(frozen=True)
 class SharedTile:
@@ -79,12 +81,19 @@ class SharedTile:
                 out.append(((r, c), (min(wide, self.cols - c), min(TMA_BOX_MAX, self.rows - r)), at))
         return out
 
+    def boxes_of_rows(self, first: int, count: int) -> list[tuple[tuple[int, int], tuple[int, int], int]]:
+        """The boxes of some rows, in the form of `boxes`; the tile has a box for every column of boxes, and the rows
+        begin and end where a swizzle does."""
+        assert self.rows <= TMA_BOX_MAX and first % SWIZZLE_ROWS == count % SWIZZLE_ROWS == 0
+        pitch = self.box_cols * self.bits // 8
+        return [((first, c), (cols, count), at + first * pitch) for (_, c), (cols, _), at in self.boxes]
+
     def part(self, count: int) -> SharedTile | None:
         """The first of `count` equal parts of the tile that consist of boxes: neighbouring columns of boxes, else rows.
         Parts follow each other in memory at equal steps. None when the tile cannot be cut so."""
         if self.swizzle_bytes and self.cols // self.box_cols % count == 0 and self.rows <= TMA_BOX_MAX:
             return SharedTile(self.rows, self.cols // count, self.bits, self.swizzle_bytes)
-        if self.cols == self.box_cols and self.rows % (8 * count) == 0 and self.rows // count <= TMA_BOX_MAX:
+        if self.cols == self.box_cols and self.rows % (SWIZZLE_ROWS * count) == 0 and self.rows // count <= TMA_BOX_MAX:
             return SharedTile(self.rows // count, self.cols, self.bits, self.swizzle_bytes)
         return None
 

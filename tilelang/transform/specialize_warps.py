@@ -6,6 +6,10 @@ After:   if warp >= consumers:  for k: wait(empty[s], p ^ 1); expect_tx(full[s])
          s, p = next(s, p)
          else:                  for k: acquire(full[s], p); gemm(As[s], ..); release(empty[s]); s, p = next(s, p)
 
+         A tile that a block loads once, and of which every warpgroup reads rows of its own, has a full barrier for each
+         of them: the first one begins before the last one's rows are there (all blocks of a launch load theirs at the
+         same time, and what they begin with otherwise waits for all of it).
+
 Requires: level 2; every tma_load copy passed `producer_obstacle` (plan_copies).
 Ensures:  no tma_load copies; loaded buffers have a leading version dimension and RING on their allocation; both
           roles advance
@@ -29,6 +33,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
+from tilelang.analysis.block_loads import pipelined_loops
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, own_touches
 from tilelang.analysis.hand_over import Tenure, is_hand_over
@@ -51,6 +56,7 @@ from tilelang.ir.stmts import (
     Kernel,
     as_stmt,
     bodies,
+    const_int,
     dtype_of,
     fresh,
     map_kernels,
@@ -62,11 +68,16 @@ from tilelang.ir.stmts import (
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.ir.walk import vars_in
 from tilelang.target.arch import Arch
+from tilelang.target.operands import TMA_BOX_MAX
 from tilelang.transform.versions import read_version, versioned_region
 
 __all__ = ["Roles", "specialize_warps"]
 
 WARP = 32
+MMA_ROWS = 64  # of a warpgroup's wgmma
+# Warpgroups from which on each has a barrier: attention with three, D=64, 132 tiles, 29.95 against 30.30 us by events;
+# with two, D=128, within noise (H200, 2026-11).
+FEWEST_PARTS = 3
 OTHER_REGISTERS = 40  # of a thread: addresses, cursors, temporaries (163 in all beside an accumulator of 128, by hand)
 WARPGROUP = 128
 _COUNTER = {"dtype": "uint32", "space": "global", "order": "relaxed"}
@@ -88,7 +99,8 @@ class Roles:
 
 @dataclass(eq=False)
 class _Ring:
-    """Buffers that are loaded and read together: one full and one empty mbarrier a slot, one cursor a role."""
+    """Buffers that are loaded and read together: one full (for each part) and one empty mbarrier a slot, one cursor a
+    role."""
 
     buffers: list[Any]
     stages: int
@@ -98,6 +110,7 @@ class _Ring:
     blocks: int = 1  # blocks of a cluster whose loads it takes
     slots: int = 0  # that plan_stages gives it; 0: as many as its loops have stages
     producer: int = 0  # number of the warp that fills it
+    parts: int = 1  # warpgroups that each read rows of their own
     cursors: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # role -> (stage, phase)
 
     @property
@@ -108,6 +121,10 @@ class _Ring:
     def bytes(self) -> int:
         """Bytes that land in one slot: whole boxes count, also where they reach outside the tensor."""
         return sum(math.prod(shape_of(b)) * bits_of(b) // 8 for b in self.buffers)
+
+    def landed(self, stage: Any, part: Any) -> Any:
+        """The full barrier of a slot, or of a part of it."""
+        return self.full[stage * self.parts + part if self.parts > 1 else stage]
 
     def cursor(self, role: str) -> tuple[Any, Any]:
         """(stage, phase) as expressions."""
@@ -237,7 +254,8 @@ class _Specializer:
         for key, seen in uses.items():
             least = 2 if any(b in handed for b in key) else 1  # the slot that is kept, and the one to fill
             stages = max(least, *(n for _, n in seen))
-            self.rings[key] = self.make_ring(key, stages, len(seen) > 1 or seen[0][0])
+            parts = self.parts_of(key[0], body) if len(key) == 1 and key[0] not in handed else 1
+            self.rings[key] = self.make_ring(key, stages, len(seen) > 1 or seen[0][0], parts)
             for b in key:
                 if b in handed:
                     converged = _reads_by_gemms(list(walk_list(body)), [b, handed[b]])
@@ -258,16 +276,39 @@ class _Specializer:
         if self.roles.producer_threads < self.producers * WARP:
             self.roles = replace(self.roles, producer_threads=self.producers * WARP)
 
-    def make_ring(self, buffers: tuple[Any, ...], stages: int, repeats: bool) -> _Ring:
+    def parts_of(self, buffer: Any, body: list[Any]) -> int:
+        """Warpgroups that each read rows of their own of a tile which is loaded once: as the first operand of wgmmas
+        that share out their rows in order. 1 where any of that is not so."""
+        groups, rest = divmod(self.roles.consumer_threads, WARPGROUP)
+        rows = shape_of(buffer)[0]
+        if (
+            groups < FEWEST_PARTS
+            or rest
+            or len(shape_of(buffer)) != 2
+            or rows > TMA_BOX_MAX
+            or rows % (groups * MMA_ROWS)
+        ):
+            return 1
+        inner = {s for loop in pipelined_loops(self.kernel) for s in walk_list([loop])}
+        for s in walk_list(body):
+            if _is_load(s) and _dst(s).same_as(buffer):
+                shared = _name(s) != "copy" or TileOp.of(s).attrs["blocks"] > 1 or TileOp.of(s).attrs["pairs"] > 1
+                if s in inner or shared:
+                    return 1
+            elif any(t.buffer.same_as(buffer) for t in own_touches(s)) and not _shares_rows(s, buffer, groups):
+                return 1
+        return groups
+
+    def make_ring(self, buffers: tuple[Any, ...], stages: int, repeats: bool, parts: int) -> _Ring:
         name = buffers[0].name
         full, empty = (
-            tirx.decl_buffer((stages,), "uint64", f"{name}_{w}", scope=BARRIER_SCOPE, layout=None)
-            for w in ("full", "empty")
+            tirx.decl_buffer((count,), "uint64", f"{name}_{w}", scope=BARRIER_SCOPE, layout=None)
+            for w, count in (("full", stages * parts), ("empty", stages))
         )
         for b in buffers:
             shape = (stages, *shape_of(b))
             self.versions[b] = tirx.decl_buffer(shape, dtype_of(b), b.name, scope=b.ty.storage_scope, layout=None)
-        return _Ring(list(buffers), stages, repeats, full, empty)
+        return _Ring(list(buffers), stages, repeats, full, empty, parts=parts)
 
     def visits_of(self, stmts: list[Any]) -> list[_Visit]:
         return next((self.visits.get(s, []) for s in stmts if _is_load(s)), [])
@@ -277,16 +318,21 @@ class _Specializer:
         """The slice of a list that decides and issues the loads of producer `number`."""
         at = {visit.loads[-1]: visit for visit in self.visits_of(stmts) if visit.ring.producer == number}
         out: list[Any] = []
+        later: list[Any] = []  # parts that need not be there when the first warpgroup begins
         for stmt in stmts:
             if stmt in at:
-                out += self.fill(at[stmt])
-            elif isinstance(stmt, tirx.Bind) or self.is_own_store(stmt) or _leaves(stmt):
+                first, rest = self.fill(at[stmt])
+                out += [*first, *later]
+                later = rest
+            elif isinstance(stmt, tirx.Bind):
                 out.append(stmt)
+            elif self.is_own_store(stmt) or _leaves(stmt):
+                out, later = [*out, *later, stmt], []
             elif _name(stmt) == "request_tile":
-                out.append(_request(TileOp.of(stmt)))
+                out, later = [*out, *later, _request(TileOp.of(stmt))], []
             elif bodies(stmt) and any(_is_load(s) or self.is_own_store(s) for s in walk_list([stmt])):
-                out.append(with_bodies(stmt, [self.produce(b, number) for b in bodies(stmt)]))
-        return _drop_unused_binds(out)
+                out, later = [*out, *later, with_bodies(stmt, [self.produce(b, number) for b in bodies(stmt)])], []
+        return _drop_unused_binds([*out, *later])
 
     def is_own_store(self, stmt: Any) -> bool:
         """A step towards a variable that decides about loads: the producer takes it as well."""
@@ -299,7 +345,8 @@ class _Specializer:
         told = {_dst(s): own[TileOp.of(s)["src"].source] for s in self.published}  # it knows without looking
         return [*allocs, *(substitute(s, {**own, **told}) for s in producer)]
 
-    def fill(self, visit: _Visit) -> list[Any]:
+    def fill(self, visit: _Visit) -> tuple[list[Any], list[Any]]:
+        """The loads of a visit: what the first warpgroup needs, and what others do besides."""
         ring = visit.ring
         stage, phase = ring.cursor("producer")
         out = []
@@ -310,15 +357,27 @@ class _Specializer:
             slot = self.versions[op["dst"].source]
             out.append(tirx.BufferStore(slot, op["src"], [stage, tirx.const(0, "int32")]))
             out.append(device_op("mbar_arrive", tirx.address_of(ring.full[stage])))
-            return out + ring.advance("producer")
-        out.append(device_op("mbar_expect_tx", tirx.address_of(ring.full[stage]), ring.bytes))
+            return out + ring.advance("producer"), []
+        parts = [self.load(visit, stage, part) for part in range(ring.parts)]
+        if len(parts) == 1:
+            return [*out, *parts[0], *ring.advance("producer")], []
+        return [*out, *parts[0]], [*(s for part in parts[1:] for s in part), *ring.advance("producer")]
+
+    def load(self, visit: _Visit, stage: Any, part: int) -> list[Any]:
+        """A part of a visit."""
+        ring = visit.ring
+        barrier = ring.landed(stage, part)
+        out = [device_op("mbar_expect_tx", tirx.address_of(barrier), ring.bytes // ring.parts)]
         for s in visit.loads:
             op = TileOp.of(s)
             dst = versioned_region(op["dst"], self.versions, stage)
-            operands = {"src": op["src"], "dst": dst, "barrier": ring.full[stage], "rank": self.rank(op)}
+            operands = {"src": op["src"], "dst": dst, "barrier": barrier, "rank": self.rank(op)}
             kept = {name: op.attrs[name] for name in ("eviction_policy", "blocks", "pairs")}
+            if ring.parts > 1:
+                rows = shape_of(op["dst"].source)[0] // ring.parts
+                kept |= {"first_row": part * rows, "rows": rows}
             out.append(make_tile_op("tma_load", operands, kept, op.span))
-        return out + ring.advance("producer")
+        return out
 
     def rank(self, load: TileOp) -> Any:
         """Rank of the block in its cluster, where blocks share a load: clusters lie along x."""
@@ -347,7 +406,7 @@ class _Specializer:
                 out += ring.advance("consumer")
             for visit in starts:
                 stage, phase = visit.ring.cursor("consumer")
-                operands = {"barrier": visit.ring.full[stage], "parity": phase}
+                operands = {"barrier": visit.ring.landed(stage, self.warpgroup()), "parity": phase}
                 out.append(make_tile_op("acquire", operands, {"buffers": visit.ring.names}, stmt.span))
             inner = bodies(stmt)
             if is_hand_over(stmt):
@@ -375,6 +434,10 @@ class _Specializer:
                 passed.append(visit.ring)
         out += self.give_back(tenures, len(stmts), stmts[-1].span if stmts else None)
         return out + [s for ring in passed for s in ring.advance("consumer")]
+
+    def warpgroup(self) -> Any:
+        """The warpgroup of a consumer."""
+        return device_op("uniform", tirx.truncdiv(self.kernel.axis("threadIdx.x"), tirx.const(WARPGROUP, "int32")))
 
     def give_back(self, tenures: dict[Any, Tenure], at: int, span: Any) -> list[Any]:
         """The releases of kept slots in front of position `at`."""
@@ -569,6 +632,16 @@ def _reads_by_gemms(stmts: list[Any], buffers: list[Any]) -> bool:
         return any(t.buffer in buffers and not t.write for t in own_touches(stmt))
 
     return all(is_async_gemm(s) for s in walk_list(stmts) if not _is_load(s) and not is_hand_over(s) and reads(s))
+
+
+def _shares_rows(stmt: Any, buffer: Any, groups: int) -> bool:
+    """Is the statement a wgmma of which each of `groups` warpgroups reads its share of the buffer's rows, in order?"""
+    if not is_async_gemm(stmt):
+        return False
+    op = TileOp.of(stmt)
+    whole = [const_int(r.extent) for r in op["a"].region] == list(shape_of(buffer))
+    first = op["a"].source.same_as(buffer) and not op["b"].source.same_as(buffer) and not op.attrs["trans_a"]
+    return first and whole and (op.attrs["warps_m"], op.attrs["warps_n"]) == (groups, 1)
 
 
 def _var(name: str) -> Any:

@@ -79,10 +79,16 @@ def lower_tma_load(op: TileOp, ctx: LowerContext, maps: TensorMaps, mask: int = 
     if mask:
         tail, statics = [tirx.const(mask, "uint16"), *tail], {**statics, "multicast": True}
     out = []
-    for box, at, coords in _transfers(op, "src", "dst", ctx, blocks):
+    for box, at, coords in _transfers(op, "src", "dst", ctx, blocks, _rows(op)):
         tmap = maps.get(op["src"].source, box.extents, box.swizzle, box.split)
         out.append(device_op(f"tma_load_{len(coords)}d", at, tmap, bar, *coords, *tail, span=op.span, **statics))
     return out
+
+
+def _rows(op: TileOp) -> tuple[int, int] | None:
+    """(First, count) of the rows of the tile that are loaded, None for all."""
+    count = int(op.attrs.get("rows", 0))
+    return (int(op.attrs["first_row"]), count) if count else None
 
 
 def lower_tma_store(op: TileOp, ctx: LowerContext, maps: TensorMaps) -> Any:
@@ -141,9 +147,10 @@ class _Box:
 
 
 def _transfers(
-    op: TileOp, outer: str, inner: str, ctx: LowerContext, blocks: int = 1
+    op: TileOp, outer: str, inner: str, ctx: LowerContext, blocks: int = 1, rows: tuple[int, int] | None = None
 ) -> list[tuple[_Box, Any, list[Any]]]:
-    """(box, shared address, coordinates) of every transfer; of the part of block `rank` where `blocks` share them."""
+    """(box, shared address, coordinates) of every transfer; of the part of block `rank` where `blocks` share them, or
+    of `rows` (first, count) alone."""
     tensor, held = op[outer], op[inner]
     bits = bits_of(tensor.source)
     tile = _tile(op, held, ctx, bits)
@@ -162,7 +169,8 @@ def _transfers(
     swizzle = tile.swizzle_bytes if tile.swizzle_bytes > 16 else 0
     pairs = op.attrs.get("pairs", 1)
     out = []
-    for (r, c), (box_cols, box_rows), byte in part.boxes if pairs == 1 else _parts(part, pairs):
+    boxes = part.boxes if pairs == 1 else _parts(part, pairs)
+    for (r, c), (box_cols, box_rows), byte in boxes if rows is None else tile.boxes_of_rows(*rows):
         extents = [1] * rank
         coords = [range_.min for range_ in tensor.region]
         extents[-1], coords[-1] = box_cols, coords[-1] + c + col
