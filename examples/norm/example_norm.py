@@ -20,10 +20,10 @@ from tilelang.testing import assert_relative_error
 
 
 def block_of(N):
-    """(rows, threads) of a block: 32 elements a thread, four loads of 16 bytes in 16 bits, so that several blocks share
-    a processor and their loads are on the way while others reduce."""
-    threads = min(max(tilelang.next_power_of_2(N) // 32, 128), 1024)
-    return max(threads * 32 // N, 1), threads
+    """(rows, threads) of a block: 16 elements a thread, two loads of 16 bytes in 16 bits, in so few registers that all
+    threads of a processor run, and several blocks: the loads of some are on the way while others reduce."""
+    threads = min(max(tilelang.next_power_of_2(N) // 16, 128), 512)
+    return max(threads * 16 // N, 1), threads
 
 
 @tilelang.jit(out_idx=[2])

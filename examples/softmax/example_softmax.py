@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax over the rows of a matrix, in two forms.
+"""Softmax over the rows of a matrix, in three forms.
 
 * `softmax`: whole rows in registers;
+* `softmax_ring`: rows that fill a processor on their own: blocks walk over them, and the next rows are on their way to
+  shared memory while one is reduced;
 * `softmax_online`: long rows tile by tile: one pass keeps the running maximum and the running sum relative to it, as
   flash attention does, a second one writes the result.
 
@@ -22,10 +24,10 @@ LOG2E = 1.4426950408889634
 
 
 def block_of(N):
-    """(rows, threads) of a block: 32 elements a thread, four loads of 16 bytes in 16 bits, so that several blocks share
-    a processor and their loads are on the way while others reduce."""
-    threads = min(max(tilelang.next_power_of_2(N) // 32, 128), 1024)
-    return max(threads * 32 // N, 1), threads
+    """(rows, threads) of a block: 16 elements a thread, two loads of 16 bytes in 16 bits, in so few registers that all
+    threads of a processor run, and several blocks: the loads of some are on the way while others reduce."""
+    threads = min(max(tilelang.next_power_of_2(N) // 16, 128), 512)
+    return max(threads * 16 // N, 1), threads
 
 
 @tilelang.jit(out_idx=[1])
@@ -53,8 +55,34 @@ def softmax(M, N, block_M=None, threads=None, dtype="float16"):
 
 
 @tilelang.jit(out_idx=[1])
+def softmax_ring(M, N, blocks=132, threads=512, num_stages=3, dtype="float16"):
+    """The same kernel for rows of 16384 elements and more; `blocks`: one for each processor."""
+
+    @T.prim_func
+    def main(X: T.Tensor((M, N), dtype), Y: T.Tensor((M, N), dtype)):
+        with T.Kernel(blocks, threads=threads) as first:
+            X_shared = T.alloc_shared((1, N), dtype)
+            X_local = T.alloc_fragment((1, N), "float32")
+            largest = T.alloc_fragment((1,), "float32")
+            total = T.alloc_fragment((1,), "float32")
+            for step in T.Pipelined(T.ceildiv(M - first, blocks), num_stages=num_stages):
+                row = step * blocks + first
+                T.copy(X[row, 0], X_shared)
+                T.copy(X_shared, X_local)
+                T.reduce_max(X_local, largest, dim=1)
+                for i, j in T.Parallel(1, N):
+                    X_local[i, j] = T.exp2((X_local[i, j] - largest[i]) * LOG2E)
+                T.reduce_sum(X_local, total, dim=1)
+                for i, j in T.Parallel(1, N):
+                    X_local[i, j] /= total[i]
+                T.copy(X_local, Y[row, 0])
+
+    return main
+
+
+@tilelang.jit(out_idx=[1])
 def softmax_online(M, N, block_M=4, block_N=1024, threads=128, dtype="float16"):
-    """The same kernel for long rows."""
+    """The same kernel for rows of any length."""
 
     @T.prim_func
     def main(X: T.Tensor((M, N), dtype), Y: T.Tensor((M, N), dtype)):
@@ -103,7 +131,7 @@ def main() -> None:
     args = parser.parse_args()
 
     x = make_input(args.M, args.N, device="cuda" if on_gpu else "cpu")
-    kernels = {"rows": softmax(args.M, args.N), "online": softmax_online(args.M, args.N)}
+    kernels = {form.__name__: form(args.M, args.N) for form in (softmax, softmax_ring, softmax_online)}
     for name, kernel in kernels.items():
         print(f"{name:8s} relative error {check(kernel, x):.2e}")
     if on_gpu:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from example_softmax import check, make_input, softmax, softmax_online  # noqa: E402
+from example_softmax import check, make_input, softmax, softmax_online, softmax_ring  # noqa: E402
 
 
 @pytest.mark.parametrize("size", [(4, 256), (5, 200)], ids=str)
@@ -19,6 +19,7 @@ def test_small(target: str, size: tuple[int, int]) -> None:
     torch.manual_seed(0)
     x = make_input(*size)
     check(softmax.with_options(target=target)(*size), x)
+    check(softmax_ring.with_options(target=target)(*size, blocks=2, threads=64), x)
     check(softmax_online.with_options(target=target)(*size, block_N=128), x)
 
 
@@ -28,4 +29,5 @@ def test_gpu(size: tuple[int, int]) -> None:
     torch.manual_seed(0)
     x = make_input(*size, device="cuda")
     check(softmax(*size), x)
+    check(softmax_ring(*size), x)
     check(softmax_online(*size), x)
