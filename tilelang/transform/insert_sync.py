@@ -34,7 +34,7 @@ from tvm import tirx
 
 from tilelang.analysis.atomic_sums import lasting_touches, only_adds_to
 from tilelang.analysis.effects import Touch, expr_touches, touches
-from tilelang.analysis.manual import user_barriers
+from tilelang.analysis.manual import arrives_in_cluster, user_barriers
 from tilelang.analysis.own_elements import Places, places, share_elements
 from tilelang.analysis.thread_groups import ALL_LANES, Group, ThreadGroups
 from tilelang.analysis.views import bases
@@ -355,9 +355,9 @@ class _Inserter:
         self.record(stmt, [(g, t) for b, g in parts for s in b for t in self.tracked(s)], state, out, True)
 
     def publish(self, stmt: Any, state: _State, out: list[Any]) -> None:
-        """What stands in front of an arrival of the program's own: the threads that wait for it may read by the async
-        proxy what these wrote, and overwrite what their stores read."""
-        if not (self.manual and _arrives(stmt)):
+        """What stands in front of an arrival of the program's own: the threads that wait for it, here or in another
+        block of the cluster, may read by the async proxy what these wrote, and overwrite what their stores read."""
+        if not (arrives_in_cluster([stmt]) or (self.manual and _arrives(stmt))):
             return
         if any(self.overlap(a, b) for a in state.unfenced for b in self.by_proxy):
             out.append(device_op("fence_proxy_async"))
