@@ -50,7 +50,7 @@ def cast_per_token(M, N, group=128, block_M=1, groups=16, threads=64, dtype="bfl
                 if row < M and column * group < N:
                     scales[row, column] = scale[i]
             for i, j in T.Parallel(rows, group):
-                Y_local[i, j] = T.clamp(X_local[i, j] / scale[i], -LARGEST, LARGEST)
+                Y_local[i, j] = X_local[i, j] / scale[i]
             for i, j in T.Parallel(rows, group):
                 row, column = bm * block_M + i // groups, (bn * groups + i % groups) * group + j
                 if row < M and column < N:
@@ -79,7 +79,7 @@ def cast_per_block(M, N, group=128, threads=512, dtype="bfloat16"):
             T.reduce_max(of_rows, scale, dim=0)
             scale[0] = T.max(scale[0], SMALLEST) / LARGEST
             for i, j in T.Parallel(group, group):
-                Y_local[i, j] = T.clamp(T.cast(X_local[i, j], "float32") / scale[0], -LARGEST, LARGEST)
+                Y_local[i, j] = T.cast(X_local[i, j], "float32") / scale[0]
             T.copy(Y_local, Y[bm * group, bn * group])
             scales[bm, bn] = scale[0]
 

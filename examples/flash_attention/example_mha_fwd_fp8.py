@@ -88,8 +88,7 @@ def flashattn_fp8(
                 T.reduce_sum(acc_s, scores_sum, dim=1)
                 for i in T.Parallel(block_M):
                     logsum[i] = logsum[i] * scores_scale[i] + scores_sum[i]
-                for i, j in T.Parallel(block_M, block_N):  # as the hardware converts: it saturates
-                    acc_s_cast[i, j] = T.cast(T.clamp(acc_s[i, j], -LARGEST, LARGEST), FLOAT8)
+                T.copy(acc_s, acc_s_cast)
                 for i, j in T.Parallel(block_M, dim):
                     acc_o[i, j] *= scores_scale[i]
 

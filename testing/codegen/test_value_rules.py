@@ -7,6 +7,8 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.codegen.compile import compile_cuda, disassemble
+from tilelang.target.toolchain import find_tool
 
 
 def cuda_text(func) -> str:
@@ -66,3 +68,20 @@ def test_float8_is_converted_in_pieces_that_cuda_has(other: str) -> None:
             T.copy(B, C)
 
     tilelang.compile(main, target="cuda:sm_90a")  # the compiler accepts the text
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("source", ["float32", "float16"])
+def test_a_conversion_to_e4m3_is_one_instruction_for_two_numbers(source: str) -> None:
+    """The hardware saturates: nothing compares or selects."""
+
+    @T.prim_func
+    def main(A: T.Tensor((1024,), source), C: T.Tensor((1024,), "float8_e4m3fn")):
+        with T.Kernel(1, threads=128):
+            T.copy(A, C)
+
+    if find_tool("nvdisasm") is None:
+        pytest.skip("no nvdisasm: machine code not looked at")
+    machine = disassemble(compile_cuda(cuda_text(main), "sm_90a"))
+    assert machine.count("F2FP.SATFINITE.E4M3") == 4
+    assert "FSETP" not in machine and "SEL" not in machine

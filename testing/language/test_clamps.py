@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values between two constants: as extrema that NaN passes, and converted without a test for overflow."""
+"""Values between two constants: as extrema that NaN passes, and left to conversions that saturate."""
 
 from __future__ import annotations
 
@@ -49,11 +49,18 @@ def test_two_instructions_where_no_limit_is_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "limit", "saturates"),
-    [("float8_e4m3fn", 448.0, True), ("float8_e4m3fn", 500.0, False), ("float8_e5m2", 500.0, True)],
+    ("dtype", "limit", "text"),
+    [
+        ("float8_e4m3fn", 448.0, "tl_to_fp8x4_e4m3(*(float4*)"),
+        ("float8_e4m3fn", 500.0, "tl_to_fp8x4_e4m3(*(float4*)"),
+        ("float8_e4m3fn", 400.0, "tl_convert_e4m3x4("),
+        ("float8_e5m2", 500.0, "tl_convert_e5m2x4("),
+        ("float8_e5m2", 57344.0, "tl_convert_e5m2x4("),
+        ("float8_e5m2", 60000.0, "tl_to_fp8x4_e5m2("),
+    ],
 )
-def test_numbers_that_cannot_overflow_are_converted_in_pairs(dtype: str, limit: float, saturates: bool) -> None:
-    assert ("tl_convert_e" in source(-limit, limit, dtype)) == saturates
+def test_numbers_are_converted_in_pairs_that_saturate_where_they_may(dtype: str, limit: float, text: str) -> None:
+    assert text in source(-limit, limit, dtype)
     a = values()
     got, want = (clamped.with_options(target=target)(-limit, limit, dtype)(a) for target in ("sim", "cpu"))
     torch.testing.assert_close(got.float(), want.float(), rtol=0.0, atol=0.0, equal_nan=True)
@@ -61,5 +68,7 @@ def test_numbers_that_cannot_overflow_are_converted_in_pairs(dtype: str, limit: 
 
 def test_limits_that_the_conversion_has_take_no_instructions() -> None:
     assert "tl_m" not in source(-448.0, 448.0, "float8_e4m3fn")
+    assert "tl_m" not in source(-500.0, 448.0, "float8_e4m3fn")
+    assert "tl_m" not in source(-57344.0, 57344.0, "float8_e5m2")
     assert "tl_min_nan(tl_max_nan(" in source(-400.0, 400.0, "float8_e4m3fn")
     assert "tl_min_nan(tl_max_nan(" in source(-448.0, 400.0, "float8_e4m3fn")

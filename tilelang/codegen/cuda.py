@@ -187,7 +187,7 @@ def _print(device: dict[str, Any], target: Any) -> str:
     return _FLOAT8_CAST.sub(r"tl_to_\1(", body.lstrip())
 
 
-# TVM prints conversions of vectors as C casts, whose constructors saturate; ours overflow as torch's do.
+# TVM prints conversions of vectors as C casts; `convert_float8` has those of single numbers.
 _FLOAT8_CAST = re.compile(r"\(__nv_(fp8x[24]_e[45]m[23])\)\(")
 
 

@@ -25,6 +25,7 @@ from tilelang.ir.device_ops import DEVICE_OPS, DeviceOp, Kind, device_op
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of, launches
 from tilelang.ir.walk import collect, is_buffer, rewrite
 from tilelang.support.errors import InternalError
+from tilelang.support.float8 import is_float8, to_float8
 from tilelang.target.arch import Arch
 
 __all__ = [
@@ -148,6 +149,8 @@ def _bits_of_constant(value: Any, dtype: str) -> int | None:
         return None
     if dtype in ("int8", "uint8", "bool", "int16", "uint16"):
         return int(number) & (0xFFFF if dtype.endswith("16") else 0xFF)
+    if is_float8(dtype):
+        return int(to_float8(float(number), dtype).view(np.uint8))
     if dtype.startswith("float8") and hasattr(ml_dtypes, dtype):
         return int(np.array(float(number)).astype(getattr(ml_dtypes, dtype)).view(np.uint8))
     return None
@@ -158,7 +161,8 @@ _TO_FLOAT8 = {"float8_e4m3fn": "tl_to_fp8_e4m3", "float8_e5m2": "tl_to_fp8_e5m2"
 
 
 def convert_float8(func: Any) -> Any:
-    """Conversions to float8 overflow as torch's do; the C casts that TVM prints saturate."""
+    """Conversions to float8 as `tilelang.support.float8` has them; the constructors that TVM's C casts call make
+    infinities of float8_e5m2 finite."""
 
     def cast(node: Any) -> Any:
         name = _TO_FLOAT8.get(dtype_of(node))

@@ -280,7 +280,8 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None) -> Any:
-    """x converted to dtype. See `round_to` for a direction of rounding (`round`), random bits and `sat=False`."""
+    """x converted to dtype; what is too large for float8_e4m3fn becomes +-448, with `sat=False` NaN. See `round_to` for
+    a direction of rounding (`round`) and random bits."""
     if isinstance(x, Vector):
         element, _ = split_type(str(as_dtype(dtype)))
         return x.map(lambda lane: cast(lane, element, round, sat, rbits))

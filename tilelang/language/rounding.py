@@ -112,6 +112,8 @@ def round_to(x: Any, dtype: Any, rounding: str = "", sat: bool = True, rbits: An
             why='T.cast takes rbits with round="rs", and only there', instead='write T.cast(x, dtype, "rs", rbits=bits)'
         )
     value = _once(as_expr(x))
+    if not sat and kind == "float8_e4m3fn" and "float" not in dtype_of(value):
+        value = cast_to(value, "float32")
     source = dtype_of(value)
     if "float" not in source:
         return cast_to(value, kind)

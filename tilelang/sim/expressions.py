@@ -19,6 +19,7 @@ from tilelang.ir.stmts import const_int
 from tilelang.sim.report import SimUnsupported
 from tilelang.sim.table import MEANINGS
 from tilelang.sim.values import INTRINSICS, np_dtype
+from tilelang.support.float8 import is_float8, to_float8
 
 __all__ = ["Expressions"]
 
@@ -157,7 +158,8 @@ class Expressions:
         if dt.kind in "iu":
             v = int(e.value)
             return f"({v})" if v < 0 else str(v)
-        return self.const(np.float64(float(e.value)).astype(dt))
+        value = float(e.value)
+        return self.const(to_float8(value, dt.name)[()] if is_float8(dt.name) else np.float64(value).astype(dt))
 
     def contracted(self, t: str, e: Any) -> tuple[str, str] | None:
         """A sum with a product in it, of two the left one, rounded once: as ptxas 13.0 does it for a product that has

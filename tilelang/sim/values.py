@@ -17,6 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tilelang.support.float8 import is_float8, to_float8
+
 __all__ = [
     "INTRINSICS",
     "cast",
@@ -43,7 +45,6 @@ _ALIASES = {
     "float8_e5m2": "float8_e5m2",
     "handle": "uint64",
 }
-# Largest finite value of the formats that CUDA converts to with saturation (cvt.satfinite), PTX ISA 9.7.9.
 
 
 @lru_cache(maxsize=256)
@@ -58,7 +59,9 @@ def _is_float(dtype: np.dtype) -> bool:
 
 
 def cast(x: Value, dtype: np.dtype) -> Value:
-    """A cast as the device does it: see `_to_integer`; fp8 overflows as torch's does; integers wrap."""
+    """A cast as the device does it: see `_to_integer` and `to_float8`; integers wrap."""
+    if is_float8(dtype.name):
+        return x if getattr(x, "dtype", None) == dtype else to_float8(x, dtype.name)
     if isinstance(x, (bool, int)):
         return wrap(int(x), dtype) if not _is_float(dtype) else dtype.type(x)
     x = np.asarray(x)

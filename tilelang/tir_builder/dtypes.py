@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
+from tilelang.support.float8 import is_float8, to_float8
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.vectors import Vector, split_type
 
@@ -126,7 +127,7 @@ _GREATEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3
 
 
 def _constant(value: bool | int | float, dtype: str) -> Any:
-    """A constant. Raises BadOperation where the type has no such value."""
+    """A constant. Raises BadOperation where the type has no such value; float8 is converted as values of a run are."""
     if dtype == "bool":
         return tirx.const(bool(value), "bool")
     fits = True
@@ -136,6 +137,8 @@ def _constant(value: bool | int | float, dtype: str) -> Any:
         bits = _bits(dtype)
         low, high = (0, 2**bits) if dtype.startswith("uint") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
         fits = fits and low <= value < high
+    elif is_float8(dtype):
+        value = float(to_float8(value, dtype))
     elif dtype in _GREATEST and math.isfinite(value):
         fits = abs(value) <= _GREATEST[dtype]
     if not fits:
@@ -146,8 +149,10 @@ def _constant(value: bool | int | float, dtype: str) -> Any:
 def cast_to(value: Any, dtype: str) -> Any:
     """`value` converted to `dtype`; constants are folded."""
     name = str(dtype)
-    if isinstance(value, tirx.FloatImm) and "int" in name:
+    if isinstance(value, tirx.FloatImm) and ("int" in name or is_float8(name)):
         value = float(value.value)
+    if isinstance(value, tirx.IntImm) and is_float8(name):
+        value = int(value.value)
     if isinstance(value, bool | int | float):
         return _constant(value, name)
     if hasattr(value, "asobject"):

@@ -23,6 +23,7 @@ from tilelang.codegen.cpu.llvm_helpers import FLOAT_FORMATS, decode, encode, hel
 from tilelang.codegen.cpu.loops import is_narrow_float, twin
 from tilelang.ir import walk
 from tilelang.ir.stmts import as_stmt, dtype_of
+from tilelang.support.float8 import is_float8, to_float8
 
 __all__ = ["legalize_floats"]
 
@@ -153,7 +154,8 @@ class _Legalizer:
         dtype = _dtype(imm)
         if not self.narrow(dtype):
             return imm
-        rounded = np.array(float(imm.value)).astype(getattr(ml_dtypes, dtype))
+        value = float(imm.value)
+        rounded = to_float8(value, dtype) if is_float8(dtype) else np.array(value).astype(getattr(ml_dtypes, dtype))
         return tirx.const(float(rounded.astype("float64")), "float32")
 
     def select(self, s: Any) -> Any:

@@ -5,8 +5,8 @@ They say what TIR cannot: conversions of narrow floats (as expressions these men
 nested ones would grow without bound), NaN-aware extrema, atomics, printing. `helper_texts` gives the definitions of the
 names that a program calls.
 
-Conversions round to nearest even. What is too large becomes infinity, in float8_e4m3fn (which has none) NaN, as
-torch's conversion does; NaN stays NaN. bfloat16 values are passed as float32.
+Conversions round to nearest even. What is too large becomes infinity, in float8_e4m3fn (which has none) the largest
+number; NaN stays NaN. bfloat16 values are passed as float32.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class FloatFormat:
         return top - 2**self.mantissa if self.has_inf else top - 1
 
     @property
-    def infinity(self) -> int:
-        """What an overflow becomes: infinity, or NaN in a format that has none."""
-        return self.largest + 1 if self.has_inf else 2 ** (self.bits - 1) - 1
+    def overflowed(self) -> int:
+        """What an overflow becomes: infinity, or the largest number in a format that has none."""
+        return self.largest + 1 if self.has_inf else self.largest
 
     @property
     def overflow(self) -> int:
@@ -178,7 +178,7 @@ define internal i{f.bits} @tl_f32_to_{f.name}(float %v) alwaysinline nounwind {{
   %small = icmp ult i32 %a, {_float_bits(2.0 ** (1 - f.bias))}
   %fields = select i1 %small, i32 %sub, i32 %normal
   %over = icmp ugt i32 %a, {f.overflow}
-  %clipped = select i1 %over, i32 {f.infinity}, i32 %fields
+  %clipped = select i1 %over, i32 {f.overflowed}, i32 %fields
   %isnan = icmp ugt i32 %a, {0x7F800000}
   %out = select i1 %isnan, i32 {nan}, i32 %clipped
   %signed = or i32 %out, %sign

@@ -4,7 +4,8 @@
 Before:  Select(x < -448, -448, Select(x > 448, 448, x))
 After:   min_nan(max_nan(x, -448), 448)
 
-A NaN passes both. Zero limits are left alone: an extremum of zeros may have the other sign.
+A NaN passes both. Zero limits are left alone: an extremum of zeros may have the other sign. A conversion that saturates
+limits its values itself: limits at or past its largest number change nothing in front of it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from tvm import tirx
 
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import dtype_of
+from tilelang.support.float8 import E4M3, E4M3_LARGEST
 
 __all__ = ["fold_clamps", "limit_of", "unlimited"]
 
 
 def fold_clamps(node: Any) -> Any:
-    """A statement or expression whose float32 clamps are extrema."""
+    """A statement or expression whose float32 clamps are extrema, or left to a conversion to float8_e4m3fn."""
 
     def select(outer: Any) -> Any:
         below = _limit(outer, tirx.LT)
@@ -37,7 +39,10 @@ def fold_clamps(node: Any) -> Any:
             return outer
         return device_op("min_nan", device_op("max_nan", x, outer.true_value), inner.true_value)
 
-    return tvm_ffi.structural_map(node, (tirx.Select, select))
+    def cast(node: Any) -> Any:
+        return tirx.Cast(E4M3, unlimited(node.value, E4M3_LARGEST), span=node.span) if dtype_of(node) == E4M3 else node
+
+    return tvm_ffi.structural_map(tvm_ffi.structural_map(node, (tirx.Select, select)), (tirx.Cast, cast))
 
 
 def _limit(select: Any, compares: Any) -> float | None:
@@ -66,12 +71,11 @@ def _range(expr: Any) -> tuple[float, float]:
     return choose(a, c), choose(b, d)
 
 
-def unlimited(expr: Any, limit: float) -> Any:
-    """x where the expression is x limited to -limit .. limit, else the expression."""
-    inner = expr
-    for name, bound in (("min_nan", limit), ("max_nan", -limit)):
-        op = DeviceOp.from_node(inner)
-        if op is None or op.name != name or _range(op["b"]) != (bound, bound):
-            return expr
-        inner = op["a"]
-    return inner
+def unlimited(expr: Any, largest: float) -> Any:
+    """The expression without constant limits that change nothing in front of a conversion which saturates at -largest
+    and largest: those at or past these. NaN passes them and the conversion."""
+    op = DeviceOp.from_node(expr)
+    if op is None or op.name not in ("min_nan", "max_nan") or not isinstance(op["b"], tirx.FloatImm):
+        return expr
+    size = op["b"].value if op.name == "min_nan" else -op["b"].value
+    return unlimited(op["a"], largest) if size >= largest else expr

@@ -192,6 +192,8 @@ class _Analysis:
             return not plan.loads and not mentions(value, self.varying)
         memory = [v.chunk for v in (*plan.loads, *plan.stores) if not is_fragment(v.buffer)]
         chunk = min(plan.loads[0].chunk, plan.stores[0].chunk)
+        if chunk % 4 and plan.saturating(value):  # converts four at a time
+            return False
         return cast_lanes(value) >= chunk and all(chunk == n for n in memory)
 
     def _bind(self, k: int, stmt: Stmt) -> None:

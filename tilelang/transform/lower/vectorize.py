@@ -19,6 +19,7 @@ from tilelang.analysis.atomic_sums import sum_of
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import as_stmt, dtype_of
+from tilelang.support.float8 import E4M3, E4M3_LARGEST
 from tilelang.transform.lower.clamps import limit_of, unlimited
 from tilelang.transform.lower.context import Expr, Stmt, const, is_fragment, is_global, is_shared
 from tilelang.transform.lower.packed_sums import packed_sum
@@ -141,7 +142,7 @@ class Plan:
     def _store(self, make: MakeTranslator, store: Vector, temp: Any) -> list[Stmt]:
         out: list[Stmt] = []
         dtype, lanes = dtype_of(store.buffer), cast_lanes(store.node.value)
-        convert = self._saturating(store.node.value)
+        convert = self.saturating(store.node.value)
         if convert:
             narrow = _temp(f"{temp.name}c", self.width, dtype)
             out.append(tirx.AllocBuffer(narrow))
@@ -212,15 +213,15 @@ class Plan:
         if not isinstance(stmt.value, tirx.Cast):
             return stmt.value
         inner = stmt.value.value
-        return unlimited(inner, _LARGEST[dtype_of(stmt.value)][1]) if self._saturating(stmt.value) else inner
+        return unlimited(inner, _LARGEST[dtype_of(stmt.value)][1]) if self.saturating(stmt.value) else inner
 
-    def _saturating(self, value: Expr) -> str:
-        """The op that converts four float32 to the float8 of a cast where nothing overflows: it saturates, a cast does
-        not. "" where there is none."""
+    def saturating(self, value: Expr) -> str:
+        """The op that converts four float32 to the float8 of a cast: it saturates, as casts to float8_e4m3fn do; those
+        to float8_e5m2 must not overflow. "" where there is none."""
         if not self.packed8 or self.width % 4 or not isinstance(value, tirx.Cast) or dtype_of(value.value) != "float32":
             return ""
         name, largest = _LARGEST.get(dtype_of(value), ("", 0.0))
-        return name if limit_of(value.value) <= largest else ""
+        return name if dtype_of(value) == E4M3 or limit_of(value.value) <= largest else ""
 
     def _direct(self, make: MakeTranslator) -> Stmt:
         """The vector form of a single store."""
@@ -262,7 +263,7 @@ def _temp(name: str, size: int, dtype: str) -> Any:
     return tirx.decl_buffer((size,), dtype, name, scope=attrs.LOCAL, layout=None)
 
 
-_LARGEST = {"float8_e4m3fn": ("convert_e4m3x4", 448.0), "float8_e5m2": ("convert_e5m2x4", 57344.0)}
+_LARGEST = {E4M3: ("convert_e4m3x4", E4M3_LARGEST), "float8_e5m2": ("convert_e5m2x4", 57344.0)}
 
 
 def cast_lanes(value: Expr) -> int:
