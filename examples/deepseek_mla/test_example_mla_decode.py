@@ -44,9 +44,9 @@ def test_products_of_two_tiles_keep_their_registers(num_split: int) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("heads", [128, 64, 16])
+@pytest.mark.parametrize(("heads", "in_turns"), [(128, False), (16, False), (128, True), (64, True)])
 @pytest.mark.parametrize("num_split", [1, 5])
-def test_gpu(num_split: int, heads: int) -> None:
+def test_gpu(num_split: int, heads: int, in_turns: bool) -> None:
     torch.manual_seed(0)
     lens, size = (4096, 1000, 5, 0), (heads, 1, 4096, 512, 64, num_split)
-    check(latent_decode(len(lens), *size), make_inputs(lens, *size, device="cuda"))
+    check(latent_decode(len(lens), *size, in_turns), make_inputs(lens, *size, device="cuda"))
