@@ -29,6 +29,7 @@ LOAD_TILE = "load"  # an asynchronous copy that completes on an mbarrier
 WAIT, ARRIVE, ANNOUNCE, INIT, BUDGET = "wait", "arrive", "announce", "init", "budget"
 LOCAL_INIT = "init local"  # of a barrier that only threads of the block use: no fence, only their barrier matters
 WGMMA_FENCE, ASYNC_FENCE, INIT_FENCE = "fence wgmma", "fence proxy_async", "fence mbarrier_init"
+COMPILER_FENCE = "fence compiler"  # no instruction: keeps uses of registers on their side
 _BUDGETS = ("setmaxnreg_inc", "setmaxnreg_dec")
 
 
@@ -145,6 +146,8 @@ def _may(a: str, b: str) -> bool:  # noqa: PLR0911 (a table in the order of its 
         return (b if a == WGMMA_FENCE else a) not in (REGISTERS, "issue wgmma")
     if REGISTERS in (a, b):
         return "issue wgmma" not in (a, b) and a != "retire wgmma"
+    if COMPILER_FENCE in (a, b):
+        return {a, b}.isdisjoint(("issue wgmma", "retire wgmma"))
     if kind_a == "commit":  # the group grows: its wait waits for more
         return not (kind_b == "retire" and group_a == group_b)
     if kind_b == "commit":
