@@ -166,6 +166,14 @@ def test_bad_command_lines(where: str, bad_files: Path, arguments: list[str], me
     assert result.exit_code == 2 and message in result.output, result.output
 
 
+@pytest.mark.parametrize("command", ["compile", "inspect", "check"])
+def test_an_environment_variable_that_cannot_be_read(where: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_WATCHDOG", "banana")
+    result = call(command, where, "--set", "n=64")
+    assert result.exit_code == 2
+    assert result.stderr == "tilelang: environment variable TILELANG_WATCHDOG='banana': takes 1 or 0\n"
+
+
 @pytest.fixture(scope="module")
 def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bad")

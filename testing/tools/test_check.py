@@ -127,6 +127,7 @@ def test_symbols_and_scalars_are_set():
         ("scaled_part", ["alpha=x"], "main: alpha is of type float32, got 'x'"),
         ("scaled_part", ["n=1.5"], "main: n is of type int32, got 1.5"),
         ("scaled_part", ["M=True"], "main: M is of type int32, got True"),
+        ("scaled_part", ["M=-4"], "main: M = -4 makes x.shape[0] -4; extents and strides are >= 0"),
         ("at_an_address", [], "main: p is an address, which only a caller has"),
         ("scale", ["n=64", "--target cpu"], "--target cpu would compare the cpu target with itself; say sim"),
     ],

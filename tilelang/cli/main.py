@@ -75,11 +75,12 @@ def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
+        from tilelang.support.env import BadVariable
         from tilelang.support.errors import InternalError, UserError
 
         try:
             command(*args, **kwargs)
-        except BadCommand as error:
+        except (BadCommand, BadVariable) as error:
             typer.echo(f"tilelang: {error}", err=True)
             raise typer.Exit(2) from None
         except UserError as error:

@@ -178,11 +178,12 @@ def expect_values(where: str, found: Any, signature: Any, values: Mapping[str, A
 
 def call_users(where: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """The result of code of the user's. Its own exceptions become BadCommand; user errors pass."""
+    from tilelang.support.env import BadVariable
     from tilelang.support.errors import InternalError, UserError
 
     try:
         return function(**arguments)
-    except (UserError, InternalError, BadCommand):
+    except (UserError, InternalError, BadCommand, BadVariable):
         raise
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)

@@ -68,13 +68,16 @@ def _integers(size: list[int], dtype: str, device: Any) -> torch.Tensor:
 def make_inputs(
     signature: Signature, supply: TensorSupplyType, device: Any, symbols: Mapping[str, int] | None = None
 ) -> list[Any]:
-    """Inputs of a kernel in call order. Raises `ValueError` where a symbol or scalar has no value in `symbols`."""
+    """Inputs of a kernel in call order. Raises `ValueError` where a symbol or scalar has no value in `symbols`, or one
+    that makes an extent negative.
+    """
     known = dict(symbols or {})
     for slot in signature.slots:
         if slot.name not in known and slot.kind != "scalar":
             raise ValueError(f"{signature.name}: give symbol {slot.name} a value, as {{{slot.name!r}: 1024}}")
+    _expect_extents(signature, known)
     checker = ArgumentChecker(signature, str(device))
-    values = [int(known.get(slot.name, 0)) for slot in signature.slots]
+    values = _slot_values(signature, known)
     inputs: list[Any] = []
     for i in signature.inputs:
         spec = signature.args[i]
@@ -92,7 +95,8 @@ def choose_values(signature: Signature, given: Mapping[str, Any]) -> dict[str, A
     """A value for each symbol and scalar of a kernel: the given one, or a plain one.
 
     Extents become 208 (whole rows of 16 bytes, ragged tiles), other scalars 1, strides 0 (contiguous). Raises
-    `ValueError` for names that the kernel does not have, values of another type, and addresses that nobody gave.
+    `ValueError` for names that the kernel does not have, values of another type, negative extents, and addresses that
+    nobody gave.
     """
     scalars = {a.name: a.dtype for a in signature.args if isinstance(a, ScalarArg)}
     kinds = {s.name: s.kind for s in signature.slots}
@@ -118,7 +122,33 @@ def choose_values(signature: Signature, given: Mapping[str, Any]) -> dict[str, A
         if dtype == "handle" and name not in given:
             raise ValueError(f"{signature.name}: {name} is an address, which only a caller has")
         values.setdefault(name, 1.0 if "float" in dtype else 1)
-    return values | dict(given)
+    values |= given
+    _expect_extents(signature, values)
+    return values
+
+
+def _slot_values(signature: Signature, known: Mapping[str, Any]) -> list[int]:
+    return [int(known.get(slot.name, 0)) for slot in signature.slots]
+
+
+def _expect_extents(signature: Signature, known: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for the first extent or stride of a tensor that is negative with these values."""
+    checker, values = ArgumentChecker(signature, "cpu"), _slot_values(signature, known)
+    for i in signature.inputs:
+        spec = signature.args[i]
+        if not isinstance(spec, TensorArg):
+            continue
+        for what, forms, sizes in (
+            ("shape", spec.shape, checker.extents(i, values)),
+            ("strides", spec.strides or (), checker.steps(i, values) or ()),
+        ):
+            for d, (form, size) in enumerate(zip(forms, sizes, strict=True)):
+                if size < 0:
+                    names = dict.fromkeys(signature.slots[k].name for k in slots_of(form))
+                    given = ", ".join(f"{n} = {known.get(n, 0)}" for n in names)
+                    raise ValueError(
+                        f"{signature.name}: {given} makes {spec.name}.{what}[{d}] {size}; extents and strides are >= 0"
+                    )
 
 
 def _is_of(value: Any, dtype: str) -> bool:

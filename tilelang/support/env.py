@@ -2,7 +2,7 @@
 """Every environment variable the project reads, declared once and typed.
 
 A value is read when it is asked for, never at import, so that tests and programs may set it late:
-`env.cache_dir.get()`. An unreadable value raises `ValueError` naming the variable and what it takes.
+`env.cache_dir.get()`. An unreadable value raises `BadVariable` naming the variable and what it takes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-__all__ = ["EnvVar", "env"]
+__all__ = ["BadVariable", "EnvVar", "env"]
 
 T = TypeVar("T")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off", ""})
+
+
+class BadVariable(ValueError):
+    """An environment variable has a text that it does not take."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class EnvVar(Generic[T]):
         try:
             return self.parse(text)
         except ValueError as error:
-            raise ValueError(f"environment variable {self.name}={text!r}: {error}") from None
+            raise BadVariable(f"environment variable {self.name}={text!r}: {error}") from None
 
 
 def _flag(text: str) -> bool:
