@@ -86,6 +86,94 @@ def leading_zeros():
 
 
 @case
+def bits_that_are_set():
+    """Negative numbers have the bits of their width."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64,), "int64"),
+        B: T.Tensor((64,), "int32"),
+        C: T.Tensor((64,), "int8"),
+        D: T.Tensor((64,), "uint16"),
+        O: T.Tensor((7, 64), "int32"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                O[0, i] = T.popcount(A[i])
+                O[1, i] = T.popcount(B[i])
+                O[2, i] = T.popcount(C[i])
+                O[3, i] = T.popcount(D[i])
+                O[4, i] = T.popcount(-1) + i
+            for i in T.serial(64):
+                O[5, i] = T.popcount(i - 32)
+                O[6, i] = T.clz(i)
+
+    a = np.array([0, -1, *(5 - 2**k for k in range(1, 63))], "int64")
+    return main, (a, *(a.astype(t) for t in ("int32", "int8", "uint16")), np.zeros((7, 64), "int32"))
+
+
+@case
+def shifts_by_the_width_and_more():
+    """Everything is shifted out: 0 is left, or the sign."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((72,), "int32"),
+        B: T.Tensor((72,), "int8"),
+        I: T.Tensor((6, 72), "int32"),
+        L: T.Tensor((4, 72), "int64"),
+        N: T.Tensor((5, 72), "int8"),
+        U: T.Tensor((2, 72), "uint16"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(72):
+                I[0, i] = 1 << A[i]
+                I[1, i] = -8 >> A[i]
+                I[2, i] = 1000000 >> A[i]
+                I[3, i] = T.cast(T.uint32(0x80000001) >> T.cast(A[i], "uint32"), "int32")
+                I[4, i] = A[i] << 31
+                I[5, i] = A[i] >> 31
+                L[0, i] = T.int64(3) << T.cast(A[i], "int64")
+                L[1, i] = T.int64(-9) >> T.cast(A[i], "int64")
+                L[2, i] = T.cast(T.uint64(9) << T.cast(A[i], "uint64"), "int64")
+                L[3, i] = T.cast(T.uint64(2**60) >> T.cast(A[i], "uint64"), "int64")
+                N[0, i] = T.int8(3) << B[i]
+                N[1, i] = T.int8(-9) >> B[i]
+                N[2, i] = B[i] << B[i]
+                N[3, i] = B[i] >> B[i]
+                N[4, i] = -B[i] >> B[i]
+                U[0, i] = T.uint16(5) << T.cast(A[i], "uint16")
+                U[1, i] = T.uint16(65535) >> T.cast(A[i], "uint16")
+
+    a = np.arange(72).astype("int32")
+    outputs = (np.zeros((6, 72), "int32"), np.zeros((4, 72), "int64"), np.zeros((5, 72), "int8"))
+    return main, (a, a.astype("int8"), *outputs, np.zeros((2, 72), "uint16"))
+
+
+@case
+def functions_of_halves():
+    """Those that CUDA has for wider numbers only."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), H: T.Tensor((4, 64), "float16"), B: T.Tensor((4, 64), "bfloat16")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                h, g = T.cast(A[i], "float16"), T.cast(A[63 - i], "float16")
+                H[0, i] = T.nearbyint(h)
+                H[1, i] = T.fmod(h, g)
+                H[2, i] = T.atan2(h, g)
+                H[3, i] = T.copysign(h, g)
+                b, c = T.cast(A[i], "bfloat16"), T.cast(A[63 - i], "bfloat16")
+                B[0, i] = T.nearbyint(b)
+                B[1, i] = T.fmod(b, c)
+                B[2, i] = T.atan2(b, c)
+                B[3, i] = T.copysign(b, c)
+
+    a = RNG.uniform(-9, 9, 64).astype("float32")
+    return main, (a, np.zeros((4, 64), "float16"), np.zeros((4, 64), ml_dtypes.bfloat16))
+
+
+@case
 def shuffles():
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32"), U: T.Tensor((64,), "uint32")):

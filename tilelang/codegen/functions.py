@@ -4,8 +4,8 @@
 Before:  sinh(x) with half x; log1p(x); reinterpret("int32", 0.1)
 After:   half(sinh(float(x))); log1pf(x); 1036831949
 
-CUDA has few functions of 16-bit numbers, so all are those of float32, rounded once. TVM knows no log1p for CUDA, and
-prints reinterpret as the address of its operand, which a constant has not got.
+CUDA has few functions of 16-bit numbers, so all are those of float32, rounded once. TVM knows no log1p and no popcount
+for CUDA, and prints reinterpret as the address of its operand, which a constant has not got.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _UNARY = frozenset(
     f"tirx.{name}"
     for name in (
         *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "erf", "tanh"),
-        *("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
+        *("sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "nearbyint"),
     )
 )
-_BINARY = frozenset({"tirx.hypot", "tirx.ldexp"})
+_BINARY = frozenset({"tirx.hypot", "tirx.ldexp", "tirx.fmod", "tirx.atan2", "tirx.copysign"})
 # Functions that TVM does not know for CUDA, and knows no exact text of: CUDA's, with an f for float32.
 _FOREIGN = {
     (f"tirx.{name}", dtype): name + suffix
-    for name in ("log1p", "asinh", "acosh", "atanh", "hypot", "ldexp")
+    for name in ("log1p", "asinh", "acosh", "atanh", "hypot", "ldexp", "atan2", "copysign")
     for dtype, suffix in (("float32", "f"), ("float64", ""))
 }
 # CUDA functions that read an unsigned number of as many bits as a float.
@@ -56,9 +56,20 @@ def _spell(call: Any) -> Any:
         return tirx.Cast(dtype, _spell(wide), span=call.span)
     if (name, dtype) in _FOREIGN:
         return tirx.call_pure_extern(dtype, _FOREIGN[name, dtype], *call.args)
+    if name == "tirx.popcount":
+        return _popcount(call.args[0], dtype)
     if name == "tirx.reinterpret" and isinstance(call.args[0], tirx.IntImm | tirx.FloatImm):
         return _same_bits(call.args[0], dtype)
     return call
+
+
+def _popcount(value: Any, dtype: str) -> Any:
+    """How many bits of an integer are set. CUDA counts 32 or 64: narrow numbers are not extended by their sign."""
+    bits = np.dtype(dtype).itemsize * 8
+    value = tirx.Cast(f"uint{bits}", value)
+    if bits == 64:
+        return tirx.Cast(dtype, tirx.call_pure_extern("int32", "__popcll", value))
+    return tirx.Cast(dtype, tirx.call_pure_extern("int32", "__popc", tirx.Cast("uint32", value)))
 
 
 def _same_bits(imm: Any, dtype: str) -> Any:

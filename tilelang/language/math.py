@@ -118,6 +118,15 @@ def _rsqrt(x: float) -> float:
     return 1.0 / _math.sqrt(x)
 
 
+def _popcount(x: float) -> int:
+    return (int(x) & (2 ** _width(int(x)) - 1)).bit_count()
+
+
+def _width(x: int) -> int:
+    """Bits of the integer type that a number of Python stands for."""
+    return 32 if -(2**31) <= x < 2**32 else 64
+
+
 exp = _unary("exp", tirx.exp, _math.exp, "e to the power of x.")
 exp2 = _unary("exp2", tirx.exp2, lambda x: 2.0**x, "2 to the power of x.")
 exp10 = _unary("exp10", tirx.exp10, lambda x: 10.0**x, "10 to the power of x.")
@@ -147,7 +156,7 @@ trunc = _unary("trunc", tirx.trunc, _math.trunc, "x without its fraction, in x's
 round = _unary("round", tirx.round, round, "Nearest integer, in x's type.")
 nearbyint = _unary("nearbyint", tirx.nearbyint, round, "Nearest integer, ties to even, in x's type.")
 abs = _unary("abs", tirx.abs, abs, "Absolute value.")
-popcount = _unary("popcount", tirx.popcount, lambda x: bin(int(x)).count("1"), "Number of bits set.")
+popcount = _unary("popcount", tirx.popcount, _popcount, "Number of bits set.")
 isnan = _unary("isnan", tirx.isnan, _math.isnan, "Is x not a number.")
 isinf = _unary("isinf", tirx.isinf, _math.isinf, "Is x infinite.")
 isfinite = _unary("isfinite", tirx.isfinite, _math.isfinite, "Is x neither infinite nor not a number.")
@@ -210,7 +219,7 @@ def clz(x: Any) -> Any:
     if not values.is_integer(x):
         raise errors.BadPositive(what="x of T.clz", required="an integer", value=values.describe(x), arg="x")
     if isinstance(x, int):
-        width = 32 if -(2**31) <= x < 2**32 else 64
+        width = _width(x)
         return width - (x & (2**width - 1)).bit_length()
     bits = as_dtype(dtype_of(x)).bits
     if bits >= 32:

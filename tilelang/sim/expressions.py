@@ -291,6 +291,13 @@ class Expressions:
         parts = [self.ex(a) for a in args]
         return f"INTRINSICS[{name!r}]({', '.join(p[0] for p in parts)})", max((p[1] for p in parts), default="u")
 
+    def call_popcount(self, e: Any) -> tuple[str, str]:
+        """Bits of a number depend on its width, which numbers of Python have not got."""
+        x, kind = self.ex(e.args[0])
+        return f"INTRINSICS[{e.op.name.split('.')[1]!r}](np.asarray({x}, {self.dtype(e.args[0].ty.dtype)}))", kind
+
+    call_clz = call_popcount
+
     def call_call_pure_extern(self, e: Any) -> tuple[str, str]:
         function = str(e.args[0].value)
         if function == "printf":

@@ -222,7 +222,9 @@ def _round_away(x: Any) -> Any:
 
 
 def _popcount(x: Value) -> Value:
-    return np.bitwise_count(np.asarray(x)).astype(np.asarray(x).dtype)[()]
+    x = np.asarray(x)  # numpy counts the bits of the absolute value
+    bits = x if x.dtype.kind == "b" else x.view(f"u{x.dtype.itemsize}")
+    return np.bitwise_count(bits).astype(x.dtype)[()]
 
 
 def _clz(x: Value) -> Value:

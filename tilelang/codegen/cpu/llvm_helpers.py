@@ -22,6 +22,7 @@ from tilelang.codegen.cpu.conversions import conversion_texts
 from tilelang.codegen.cpu.directed import directed_texts
 from tilelang.codegen.cpu.divisions import division_texts
 from tilelang.codegen.cpu.printing import DECLARATIONS, is_print, print_text
+from tilelang.codegen.cpu.shifts import shift_texts
 
 __all__ = ["FLOAT_FORMATS", "FloatFormat", "decode", "encode", "helper_texts", "is_helper", "maximum_nan"]
 
@@ -281,7 +282,7 @@ def _helpers() -> dict[str, _Helper]:
     for d in integers:
         table[f"tl_atomic_cas_{d}"] = _Helper(lambda d=d: _cas_text(d))
     table |= {name: _Helper(text, needs) for name, (text, needs) in directed_texts().items()}
-    table |= {name: _Helper(text) for name, text in division_texts().items()}
+    table |= {name: _Helper(text) for name, text in (division_texts() | shift_texts()).items()}
     table |= {name: _Helper(text, needs) for name, (text, needs) in conversion_texts().items()}
     table["printf"] = _Helper(lambda: DECLARATIONS)
     return table

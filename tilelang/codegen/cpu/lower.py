@@ -27,6 +27,7 @@ from tilelang.codegen.cpu.loops import all_of, i32, nest, twin
 from tilelang.codegen.cpu.printing import print_by_block, print_call
 from tilelang.codegen.cpu.returns import unfold_returns
 from tilelang.codegen.cpu.scratch import check_scratch
+from tilelang.codegen.cpu.shifts import call_shifts
 from tilelang.codegen.cpu.symbols import solve_symbols
 from tilelang.codegen.cpu.threads import serialize_threads
 from tilelang.codegen.cpu.tile_ops import expand_tile_op
@@ -49,7 +50,8 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
     func = _unaligned(drop_empty(carry_nibbles(func)))
     body = as_stmt(_lower_host(as_list(func.body), poison))
     func = solve_symbols(func.with_body(body))
-    return legalize_floats(func.with_body(_on_the_host(func, call_divisions(call_conversions(func.body)))))
+    body = call_shifts(call_divisions(call_conversions(func.body)))
+    return legalize_floats(func.with_body(_on_the_host(func, body)))
 
 
 def _on_the_host(func: tirx.PrimFunc, body: Any) -> Any:
