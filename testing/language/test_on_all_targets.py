@@ -15,6 +15,7 @@ import pytest
 from agree import agree
 
 import tilelang.language as T
+from tilelang.codegen.cpu import build_cpu
 
 RNG = np.random.default_rng(0)
 CASES: dict[str, Callable[[], Any]] = {}
@@ -148,6 +149,62 @@ def shifts_by_the_width_and_more():
     a = np.arange(72).astype("int32")
     outputs = (np.zeros((6, 72), "int32"), np.zeros((4, 72), "int64"), np.zeros((5, 72), "int8"))
     return main, (a, a.astype("int8"), *outputs, np.zeros((2, 72), "uint16"))
+
+
+@case
+def division_rounding_up():
+    """Of every sign, by a divisor of every sign."""
+
+    @T.prim_func
+    def main(A: T.Tensor((18,), "int32"), O: T.Tensor((3, 18), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(18):
+                O[0, i] = T.ceildiv(7, A[i])
+                O[1, i] = T.ceildiv(i - 9, A[i])
+                O[2, i] = T.ceildiv(i - 9, 4)
+
+    a = np.array([k for k in range(-9, 10) if k], "int32")
+    return main, (a, np.zeros((3, 18), "int32"))
+
+
+def test_ceildiv_is_the_ceiling_of_the_quotient():
+    func, (a, out) = division_rounding_up()
+    build_cpu(func)(a, out)
+    i = np.arange(18) - 9
+    np.testing.assert_array_equal(out, [-(-7 // a), -(-i // a), -(-i // 4)])
+
+
+@case
+def sums_and_extrema_of_truth_values():
+    @T.prim_func
+    def main(
+        A: T.Tensor((4, 32), "bool"),
+        R: T.Tensor((4, 4), "bool"),
+        C: T.Tensor((4, 32), "bool"),
+        W: T.Tensor((3, 32), "bool"),
+    ):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_fragment((4, 32), "bool")
+            r = T.alloc_fragment((4,), "bool")
+            s = T.alloc_shared((4, 32), "bool")
+            T.copy(A, a)
+            T.reduce_sum(a, r, dim=1)
+            T.copy(r, R[0, :])
+            T.reduce_max(a, r, dim=1)
+            T.copy(r, R[1, :])
+            T.reduce_min(a, r, dim=1)
+            T.copy(r, R[2, :])
+            T.copy(A, s)
+            T.cumsum(s, dim=1)
+            T.copy(s, C)
+            t = T.get_thread_binding()
+            W[0, t] = T.warp_reduce_max(A[1, t])
+            W[1, t] = T.warp_reduce_min(A[1, t])
+            W[2, t] = T.max(A[1, t], A[2, t])
+
+    a = np.zeros((4, 32), bool)
+    a[1, 7] = a[2, ::3] = a[3] = True
+    return main, (a, np.zeros((4, 4), bool), np.zeros((4, 32), bool), np.zeros((3, 32), bool))
 
 
 @case

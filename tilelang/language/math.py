@@ -232,7 +232,7 @@ def _as_float(expr: Any) -> Any:
 
 
 def ceildiv(a: Any, b: Any) -> Any:
-    """Integer division rounding up; `a` non-negative, `b` positive."""
+    """Integer division rounding up; a constant `b` must be positive."""
     for name, operand in (("a", a), ("b", b)):
         if not values.is_integer(values.fold(operand)) and not hasattr(operand, "__index__"):
             raise errors.BadPositive(
@@ -241,6 +241,10 @@ def ceildiv(a: Any, b: Any) -> Any:
     divisor = values.static_int(values.python_value(b))
     if divisor is not None and divisor <= 0:
         raise errors.BadPositive(what="the divisor of T.ceildiv", required="a positive number", value=divisor, arg="b")
+    if divisor is None:
+        dividend, by = common(a, b)
+        if dtype_of(by).startswith("int"):  # which may be negative
+            return -values.binary("//", -dividend, by)
     return values.binary("//", a + b - 1, b)
 
 

@@ -5,6 +5,7 @@
   hardware does. TVM's own legalisation keeps intermediate results in float32 and drops casts to the narrow type.
 * `a != b` holds when one side is NaN; TVM's llvm target compares ordered.
 * truth values are compared as whole numbers; TVM's llvm target takes what is no integer for a float.
+* sums and maxima of truth values are `or`, products and minima `and`; TVM's llvm target takes them for floats.
 * max and min give the number where one side is NaN, as CUDA's fmax does; TVM's depend on the order of the operands.
 
 Requires: no tile ops. Ensures: only parameters have a narrow type; their bits are read through integer views.
@@ -43,6 +44,8 @@ _EXTERN_CALLS = ("tirx.call_extern", "tirx.call_pure_extern")
 _ENCODERS = frozenset(f"tl_f32_to_{name}" for name in FLOAT_FORMATS)
 _DECODERS = frozenset(f"tl_{name}_to_f32" for name in FLOAT_FORMATS)
 _ROUNDED = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorMod)
+
+_OF_TRUTH = {tirx.Add: tirx.Or, tirx.Max: tirx.Or, tirx.Mul: tirx.And, tirx.Min: tirx.And}
 
 
 def legalize_floats(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -163,10 +166,14 @@ class _Legalizer:
 
     def rounded(self, e: Any) -> Any:
         dtype = _dtype(e)
+        if dtype == "bool" and type(e) in _OF_TRUTH:
+            return _OF_TRUTH[type(e)](e.a, e.b)
         return self.round(type(e)(e.a, e.b), dtype) if self.narrow(dtype) else e
 
     def extremum(self, e: Any) -> Any:
         dtype = _dtype(e.a)  # of a mapped operand: float32 where e is narrow
+        if dtype == "bool":
+            return _OF_TRUTH[type(e)](e.a, e.b)
         if dtype not in ("float16", "float32", "float64"):
             return e
         name = "max" if isinstance(e, tirx.Max) else "min"
