@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,31 @@ def test_unknown_keys_name_the_nearest() -> None:
         freeze_pass_configs({"tl.disable_warp_specialised": True})
     with pytest.raises(TypeError, match="PassConfigKey or its string"):
         freeze_pass_configs({3: True})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("tl.disable_wgmma", "false", "True or False"),
+        ("tl.enable_fast_math", None, "True or False"),
+        ("tl.ptxas_register_usage_level", 99, "a whole number from 0 to 10"),
+        ("tl.ptxas_register_usage_level", True, "a whole number from 0 to 10"),
+        ("tl.cluster", 3, "a whole number from 1 to 2"),
+        ("tl.raster_panel", -1, "a whole number from 0"),
+        ("tl.lazy_rescale", "8", "a number from 0"),
+        ("tl.dump_ir_path", 3, "a string or a path"),
+        ("tl.device_compile_flags", 3, "a string or a list of strings"),
+    ],
+)
+def test_values_that_a_key_does_not_take(key: str, value: object, allowed: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"pass_configs key {key!r} is {allowed}, not {value!r}")):
+        options_from({key: value})
+
+
+def test_values_that_keys_take() -> None:
+    assert options_from({"tl.disable_wgmma": 1, "tl.lazy_rescale": 8, "tl.dump_ir_path": Path("a")}) == CompileOptions(
+        wgmma=False, lazy_rescale=8.0, dump_ir_dir="a"
+    )
 
 
 def test_freezing_tells_types_apart() -> None:

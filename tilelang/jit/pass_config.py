@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral, Real
 from typing import Any
 
 from tilelang.support.options import CompileOptions
@@ -96,12 +98,37 @@ class PassConfigKey(str, Enum):
 
 
 @dataclass(frozen=True)
+class _Values:
+    """The values that a key takes: `what` in words."""
+
+    what: str
+    has: Callable[[Any], bool]
+
+
+def _whole(low: int, high: int | None = None) -> _Values:
+    """Whole numbers, `high` included."""
+    what = f"a whole number from {low}" + ("" if high is None else f" to {high}")
+    return _Values(what, lambda v: _is_number(v, Integral) and low <= v and (high is None or v <= high))
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+_SWITCH = _Values("True or False", lambda v: isinstance(v, bool) or (_is_number(v, Integral) and v in (0, 1)))
+_AMOUNT = _Values("a number from 0", lambda v: _is_number(v, Real) and v >= 0)
+_TEXT = _Values("a string or a path", lambda v: isinstance(v, str | os.PathLike))
+_FLAGS = _Values("a string or a list of strings", lambda v: isinstance(v, str | list | tuple))
+
+
+@dataclass(frozen=True)
 class _Effect:
     """What a key does: sets `field` to `convert(value)`, or nothing, for `reason`; where `refused`, to set it is an
-    error."""
+    error. `takes` says which values it takes."""
 
     field: str = ""
     convert: Callable[[Any], Any] = bool
+    takes: _Values = _SWITCH
     reason: str = ""
     refused: bool = False
 
@@ -129,25 +156,25 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_ENABLE_AUTO_WARP_SPECIALIZATION: _Effect("warp_specialize", lambda v: True if v else None),
     _K.TL_DISABLE_TMA_LOWER: _Effect("tma", _not),
     _K.TL_DISABLE_WGMMA: _Effect("wgmma", _not),
-    _K.TL_RASTER_PANEL: _Effect("raster_panel", int),
+    _K.TL_RASTER_PANEL: _Effect("raster_panel", int, _whole(0)),
     _K.TL_ASK_AHEAD: _Effect("ask_ahead"),
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
     _K.TL_OVERLAP_LAUNCHES: _Effect("overlap_launches"),
-    _K.TL_EARLY_BYTES: _Effect("early_bytes", int),
+    _K.TL_EARLY_BYTES: _Effect("early_bytes", int, _whole(0)),
     _K.TL_WARPGROUP_STORES: _Effect("warpgroup_stores"),
     _K.TL_PERSISTENT: _Effect("persistent"),
-    _K.TL_CLUSTER: _Effect("cluster", int),
+    _K.TL_CLUSTER: _Effect("cluster", int, _whole(1, 2)),
     _K.TL_LONG_BLOCKS_FIRST: _Effect("long_blocks_first"),
     _K.TL_WARPGROUP_TURNS: _Effect("warpgroup_turns"),
     _K.TL_EARLY_WAITS: _Effect("early_waits"),
-    _K.TL_LAZY_RESCALE: _Effect("lazy_rescale", float),
+    _K.TL_LAZY_RESCALE: _Effect("lazy_rescale", float, _AMOUNT),
     _K.TL_L2_HINTS: _Effect("l2_hints"),
     _K.TL_PINNED_WAITS: _Effect("pinned_waits"),
     _K.TL_DEFERRED_SUMS: _Effect("deferred_sums"),
     _K.TL_RELAXED_DIVISION: _Effect("relaxed_division"),
     _K.TL_ENABLE_FAST_MATH: _Effect("fast_math"),
     _K.TL_DISABLE_FAST_MATH: _Effect("fast_math", _not),
-    _K.TL_PTXAS_REGISTER_USAGE_LEVEL: _Effect("register_level", int),
+    _K.TL_PTXAS_REGISTER_USAGE_LEVEL: _Effect("register_level", int, _whole(0, 10)),
     _K.TL_ENABLE_PTXAS_VERBOSE_OUTPUT: _Effect("ptxas_verbose"),
     _K.TL_DISABLE_VECTORIZE_256: _none("no target has vectors of 256 bits"),
     _K.TL_DISABLE_SAFE_MEMORY_ACCESS: _Effect("safe_memory_access", _not),
@@ -166,15 +193,15 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     ),
     _K.TL_DISABLE_SHUFFLE_ELECT: _none("the electing thread is the compiler's choice"),
     _K.TL_CONFIG_INDEX_BITWIDTH: _none("offsets into tensors have 64 bits wherever 32 might not do"),
-    _K.TL_DEVICE_COMPILE_FLAGS: _Effect("device_flags", _split_flags),
+    _K.TL_DEVICE_COMPILE_FLAGS: _Effect("device_flags", _split_flags, _FLAGS),
     _K.TL_EMIT_LINE_DIRECTIVES: _Effect("line_directives"),
     _K.TL_ENABLE_DUMP_IR: _Effect("dump_ir"),
-    _K.TL_DUMP_IR_DIR: _Effect("dump_ir_dir", str),
+    _K.TL_DUMP_IR_DIR: _Effect("dump_ir_dir", str, _TEXT),
     _K.TL_PASS_PROFILE: _Effect("pass_times"),
-    _K.TL_PASS_PROFILE_THRESHOLD_MS: _Effect("pass_times_from_ms", float),
+    _K.TL_PASS_PROFILE_THRESHOLD_MS: _Effect("pass_times_from_ms", float, _AMOUNT),
     _K.TL_FORCE_LET_INLINE: _none("bindings are substituted where that is sound"),
     _K.TL_LAYOUT_VISUALIZATION_ENABLE: _Effect("layout_plot"),
-    _K.TL_LAYOUT_VISUALIZATION_FORMATS: _Effect("layout_plot_formats", str),
+    _K.TL_LAYOUT_VISUALIZATION_FORMATS: _Effect("layout_plot_formats", str, _TEXT),
     _K.TL_LAYOUT_COST_MODEL: _none("layouts are always chosen by cost"),
     _K.TL_REDUCER_FORCE_BASELINE: _none("there is one reducer lowering"),
     _K.TL_ENABLE_FP32X2_REDUCTION: _none("pairs of float32 are added at once from sm_100 on"),
@@ -190,7 +217,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TIR_MERGE_STATIC_SMEM: _none("all shared memory is one arena"),
     _K.TIR_ADD_LOWER_PASS: _Effect(reason="the list of passes is fixed", refused=True),
     _K.TIR_NOALIAS: _none("tensors are assumed distinct unless annotated"),
-    _K.CUDA_KERNELS_OUTPUT_DIR: _Effect("kernels_dir", str),
+    _K.CUDA_KERNELS_OUTPUT_DIR: _Effect("kernels_dir", str, _TEXT),
 }
 assert set(_EFFECTS) == set(PassConfigKey)
 
@@ -225,12 +252,15 @@ def freeze_pass_configs(pass_configs: Mapping[Any, Any] | None) -> dict[str, Any
 
 
 def options_from(pass_configs: Mapping[Any, Any] | None, compile_flags: Any = None) -> CompileOptions:
-    """Options of a `pass_configs` dictionary and extra device compiler flags."""
+    """Options of a `pass_configs` dictionary and extra device compiler flags. Raises `ValueError` for a value that its
+    key does not take."""
     fields: dict[str, Any] = {}
     for key, value in (pass_configs or {}).items():
         effect = _EFFECTS[_known_key(key)]
         if effect.refused and value:
             raise ValueError(f"pass_configs key {_known_key(key).value!r} cannot be set: {effect.reason}")
+        if effect.field and not effect.takes.has(value):
+            raise ValueError(f"pass_configs key {_known_key(key).value!r} is {effect.takes.what}, not {value!r}")
         if effect.field:
             fields[effect.field] = effect.convert(value)
     flags = (*fields.pop("device_flags", ()), *_split_flags(compile_flags or ()))
