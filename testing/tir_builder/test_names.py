@@ -61,9 +61,9 @@ def test_swap_reads_before_it_writes():
     assert lines[first + 1].endswith("= A[0]")
     assert lines[first + 2].startswith("A[0] = ") and "A[1]" not in lines[first + 2]
     swap = next(
-        i for i, line in enumerate(lines) if line.startswith("var[0] = ") and "2.0" not in line and "1.0" not in line
+        i for i, line in enumerate(lines) if line.startswith("x[0] = ") and "2.0" not in line and "1.0" not in line
     )
-    assert re.fullmatch(r"var\[0\] = x\w*", lines[swap]) and re.fullmatch(r"var_1\[0\] = y\w*", lines[swap + 1])
+    assert re.fullmatch(r"x\[0\] = x\w*", lines[swap]) and re.fullmatch(r"y\[0\] = y\w*", lines[swap + 1])
 
 
 def test_names_are_unique_in_the_function():
@@ -295,3 +295,21 @@ def rebinds(value):
                 B = A[0]  # noqa: F841
 
     return main
+
+
+def test_what_a_tuple_allocates_has_the_names_of_the_targets():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            full, free = T.alloc_barrier(32), T.alloc_barrier(32)
+            (tile, row), total = (T.alloc_shared((8,), "float32"), T.alloc_fragment((8,), "float32")), A[0] + 1
+            T.barrier_arrive(full)
+            T.barrier_arrive(free)
+            T.copy(A, tile)
+            T.copy(tile, row)
+            A[0] = total
+
+    text = body(main)
+    for name in ("full", "free", "tile", "row"):
+        assert f"{name} = T.alloc_" in text, text
+    assert "total: T.let[T.float32] = A[0] + T.float32(1.0)" in text

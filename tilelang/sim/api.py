@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.sim.costs import CostSheet
+from tilelang.sim.errors import UnknownOption, nearest
 from tilelang.sim.machine import Policy
 from tilelang.sim.program import Program
 from tilelang.sim.report import Report, SimError
@@ -51,9 +53,11 @@ def simulate(
     (corners, edges and one inside), or a list of block indices. `policy`: a name in `POLICIES` or a `Policy`. `costs`:
     count bank conflicts, sectors, issues and waits (`SimResult.costs`). `seconds`: the time after which a run ends with
     a report of where it is. `options` go to `Program`. Raises
-    SimUnsupported for what has no meaning here, UserError (TL7001 to TL7004) for other functions than those of the
-    device, unknown policies and unknown names of arguments, TypeError and ValueError for arguments that do not fit.
+    SimUnsupported for what has no meaning here, UserError (TL7001 to TL7008) for other functions than those of the
+    device, unknown policies, options and names of arguments, grids without blocks and blocks that are not there,
+    TypeError and ValueError for arguments that do not fit.
     """
+    _expect_options(func, options)
     program = func if isinstance(func, Program) else Program(func, **options)
     given = {k: as_numpy(v) for k, v in args.items()} if isinstance(args, Mapping) else [as_numpy(v) for v in args]
     sheet = program.cost_sheet() if costs else None
@@ -61,6 +65,14 @@ def simulate(
         given, policy=policy, seed=seed, grid=grid, blocks=blocks, costs=sheet, seconds=seconds
     )
     return SimResult(reports, stats, sheet)
+
+
+def _expect_options(func: Any, options: Mapping[str, Any]) -> None:
+    known = [p.name for p in inspect.signature(Program).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for name in options:
+        if name not in known or isinstance(func, Program):
+            near = "" if name in known else nearest(name, known)
+            raise UnknownOption(unknown=name, near=near, known=", ".join(known))
 
 
 def as_numpy(x: Any) -> Any:

@@ -8,7 +8,17 @@ from collections.abc import Iterable
 
 from tilelang.support.errors import UserError
 
-__all__ = ["NoDeviceFunction", "NotLowered", "UnknownArgument", "UnknownPolicy", "nearest"]
+__all__ = [
+    "BadGrid",
+    "BlockOutside",
+    "NoBlocks",
+    "NoDeviceFunction",
+    "NotLowered",
+    "UnknownArgument",
+    "UnknownOption",
+    "UnknownPolicy",
+    "nearest",
+]
 
 
 class NoDeviceFunction(UserError, TypeError):
@@ -41,6 +51,38 @@ class UnknownArgument(UserError, TypeError):
     code = "TL7004"
     message = "{name} has no parameter {unknown}{near}"
     help = "its parameters: {params}"
+
+
+class BadGrid(UserError, ValueError):
+    """A run of no blocks would find no fault whatever the program does."""
+
+    code = "TL7005"
+    message = "{grid} is no grid of blocks"
+    help = "grid is one to three extents, each at least 1, as (4, 1, 1); without it the launch has its own"
+
+
+class NoBlocks(UserError, ValueError):
+    """What selects no block would find no fault whatever the program does."""
+
+    code = "TL7006"
+    message = "blocks={blocks} does not say which blocks to run"
+    help = 'blocks is "all", "sample" or a list of block indices, as [(0, 0, 0)]'
+
+
+class BlockOutside(UserError, ValueError):
+    """A block that no launch has would touch what no block of the device touches."""
+
+    code = "TL7007"
+    message = "{name} has no block {block}: its grid is {grid}"
+    help = "blocks are counted from 0 on each axis"
+
+
+class UnknownOption(UserError, TypeError):
+    """Options go to `Program`, which is made of the function."""
+
+    code = "TL7008"
+    message = "simulate has no parameter {unknown}{near}"
+    help = "simulate(func, ...) also takes {known}; a Program was made with them"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

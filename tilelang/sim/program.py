@@ -22,7 +22,16 @@ from tilelang.ir.spec import tile_code
 from tilelang.ir.stmts import launches
 from tilelang.sim import ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma, values
 from tilelang.sim.costs import CostSheet
-from tilelang.sim.errors import NoDeviceFunction, NotLowered, UnknownArgument, UnknownPolicy, nearest
+from tilelang.sim.errors import (
+    BadGrid,
+    BlockOutside,
+    NoBlocks,
+    NoDeviceFunction,
+    NotLowered,
+    UnknownArgument,
+    UnknownPolicy,
+    nearest,
+)
 from tilelang.sim.global_memory import GlobalMemory
 from tilelang.sim.machine import POLICIES, REGISTER_FILE, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, sts
@@ -49,8 +58,10 @@ def _own(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def _scalar(x: Any, dtype: np.dtype) -> Any:
+def _scalar(x: Any, name: str, dtype: np.dtype) -> Any:
     """A scalar argument as a uniform value."""
+    if np.ndim(x) or not hasattr(x, "__float__") or (dtype.kind in "iu" and not float(x).is_integer()):
+        raise TypeError(f"argument {name} must be a number of type {dtype}, got {x!r}")
     if dtype.kind in "iub":
         return wrap(int(x), dtype)
     return dtype.type(x)
@@ -204,6 +215,12 @@ class Program:
         not fit. `costs` and `written` take down what the blocks cost and which bytes of arguments they write. A run
         that takes more than `seconds` ends with a report of the loop in which it is.
         """
+        blocks, grid = _chosen_blocks(blocks), _chosen_grid(grid)
+        _expect_number("seed", seed, whole=True)
+        if seconds is not None:
+            _expect_number("seconds", seconds)
+            if not seconds >= 0:
+                raise ValueError(f"seconds must be at least 0, got {seconds!r}")
         self._costs, self._written = costs, written
         self.memory = GlobalMemory(guesses="OP_atomic_cas(" in self.source)
         self._deadline = math.inf if seconds is None else time.monotonic() + seconds
@@ -228,6 +245,8 @@ class Program:
         with np.errstate(all="ignore"):
             env, launches = self._host(given, file)
             self._tensors = [x for x in env if isinstance(x, GlobalTensor)]
+            self._expect_blocks(blocks, [_size(extents, grid) for extents in launches])
+            self._expect_writeable(env)
             try:
                 for index, extents in enumerate(launches):
                     self._launch(index, extents, env, (how, random.Random(seed), file, reports), stats, grid, blocks)
@@ -236,6 +255,24 @@ class Program:
                 file("timeout", f"the time of this run is over; {where}", end.site, remarks=end.remarks)
         stats |= {"seconds": time.perf_counter() - t0, "gangs": dict(self.partitions)}
         return list(reports.values()), stats
+
+    def _expect_blocks(self, blocks: Any, sizes: list[tuple[int, ...]]) -> None:
+        """Chosen blocks are in a launch; the other launches run those that they have."""
+        for block in blocks if not isinstance(blocks, str) else ():
+            if not any(_is_inside(block, size) for size in sizes):
+                grids = dict.fromkeys(map(str, sizes))
+                raise BlockOutside(name=self.name, block=str(block), grid=" or ".join(grids))
+
+    def _expect_writeable(self, env: Sequence[Any]) -> None:
+        """Raises ValueError for a read-only array that a launch writes to."""
+        t = self.translation
+        for name, x in zip(t.visible, env, strict=True):
+            written = any(w is not None and name in w for w in t.written)
+            data = getattr(x, "data", getattr(x, "flat", None))  # of a tensor, or of a tensor map
+            if written and isinstance(data, np.ndarray) and not data.flags.writeable:
+                raise ValueError(
+                    f"argument {self.tensor_at(data).name} is written by {self.name}, and is a read-only array"
+                )
 
     def _given(self, args: Mapping[str, Any] | Sequence[Any], blocks: Any) -> dict[str, Any]:
         """The arguments by name, with the one that launchers supply. Raises TypeError where some are missing."""
@@ -293,8 +330,7 @@ class Program:
                 "resources", f"{self.shared_bytes} bytes of shared memory in a block (the limit is {MAX_SHARED_BYTES})"
             )
         self.partitions.setdefault(index, [list(range(i, min(i + self.width, nw))) for i in range(0, nw, self.width)])
-        size = tuple(grid) if grid is not None else tuple(int(extents.get(f"blockIdx.{d}", 1)) for d in "xyz")
-        size = (*size, 1, 1)[:3]
+        size = _size(extents, grid)
         cluster = tuple(int(extents.get(f"clusterCtaIdx.{d}", 1)) for d in "xyz")
         if any(n % c for n, c in zip(size, cluster, strict=True)):
             file("resources", f"the grid {size} is no multiple of the cluster {cluster}")
@@ -441,19 +477,65 @@ def _sample(counts: Sequence[int]) -> list[tuple[int, int, int]]:
     return list(dict.fromkeys(found))
 
 
+def _size(extents: Mapping[str, int], grid: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The grid of a launch: the given one, or its own."""
+    return grid or tuple(int(extents.get(f"blockIdx.{d}", 1)) for d in "xyz")
+
+
+def _is_index(x: Any) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+
+
+def _is_inside(block: tuple[int, ...], size: tuple[int, ...]) -> bool:
+    return all(0 <= i < n for i, n in zip(block, size, strict=True))
+
+
+def _indices(x: Any) -> list[int] | None:
+    """One to three integers, None where it is something else."""
+    if isinstance(x, str) or not hasattr(x, "__iter__"):
+        return None
+    found = list(x)
+    return [int(i) for i in found] if 1 <= len(found) <= 3 and all(map(_is_index, found)) else None
+
+
+def _chosen_grid(grid: Any) -> tuple[int, ...] | None:
+    """`grid` with three extents."""
+    if grid is None:
+        return None
+    extents = _indices(grid)
+    if extents is None or min(extents) < 1:
+        raise BadGrid(grid=repr(grid))
+    return (*extents, 1, 1)[:3]
+
+
+def _chosen_blocks(blocks: Any) -> str | list[tuple[int, ...]]:
+    """`blocks` with indices of three axes."""
+    if isinstance(blocks, str) and blocks in ("all", "sample"):
+        return blocks
+    chosen = [_indices(b) for b in blocks] if hasattr(blocks, "__iter__") and not isinstance(blocks, str) else []
+    if not chosen or None in chosen:
+        raise NoBlocks(blocks=repr(blocks))
+    return [(*b, 0, 0)[:3] for b in chosen if b is not None]
+
+
+def _expect_number(name: str, value: Any, whole: bool = False) -> None:
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise TypeError(f"{name} must be {'an integer' if whole else 'a number'}, got {value!r}")
+
+
 def _clusters(
     size: tuple[int, ...], cluster: tuple[int, ...], which: str | Sequence[tuple[int, ...]]
 ) -> list[list[tuple[int, int, int]]]:
     """Clusters to run, each as its blocks in rank order: all, those of `_sample`, or chosen ones."""
     counts = [n // c for n, c in zip(size, cluster, strict=True)]
     if not isinstance(which, str):
-        firsts = list(dict.fromkeys(tuple(i // c for i, c in zip((*b, 0, 0)[:3], cluster, strict=True)) for b in which))
+        inside = [b for b in which if _is_inside(b, size)]
+        firsts = list(dict.fromkeys(tuple(i // c for i, c in zip(b, cluster, strict=True)) for b in inside))
     elif which == "all":
         firsts = [(x, y, z) for z in range(counts[2]) for y in range(counts[1]) for x in range(counts[0])]
-    elif which == "sample":
-        firsts = _sample(counts) if all(counts) else []
     else:
-        raise ValueError(f"blocks must be 'all', 'sample' or a list of block indices, got {which!r}")
+        firsts = _sample(counts) if all(counts) else []
     cx, cy, cz = cluster
     return [
         [(x * cx + i, y * cy + j, z * cz + k) for k in range(cz) for j in range(cy) for i in range(cx)]

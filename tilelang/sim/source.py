@@ -444,7 +444,9 @@ class _Translator(Expressions):
         extents: list[tuple[str, str, int, Any]] = []
         for p in params:
             if not tirx.is_buffer_var(p):
-                self.bind(p, f"scalar(P[{p.name!r}], {self.dtype(str(getattr(p.ty, 'dtype', 'handle')))})", "u")
+                self.bind(
+                    p, f"scalar(P[{p.name!r}], {p.name!r}, {self.dtype(str(getattr(p.ty, 'dtype', 'handle')))})", "u"
+                )
                 continue
             self.bind(p, f"tensor(P[{p.name!r}], {p.name!r}, {len(p.ty.shape)}, {self.dtype(p.ty.dtype)})", "u")
             for what, values in (("shape", list(p.ty.shape)), ("strides", list(p.ty.strides or []))):

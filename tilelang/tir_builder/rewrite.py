@@ -157,7 +157,7 @@ class Rewriter(ast.NodeTransformer):
         at = self.at(node, first.id if isinstance(first, ast.Name) else "")
         # Unpacking evaluates all elements itself, and knows the names that they get.
         unpacks = len(node.targets) == 1 and isinstance(first, ast.Tuple | ast.List)
-        value = self.expr(node.value) if unpacks else self.snapshot(node.value)
+        value = self.elements_for(node, first, node.value) if unpacks else self.snapshot(node.value)
         if len(node.targets) == 1 and isinstance(first, ast.Name):
             return [at, _store(first.id, self.call(first, "rebind", _const(first.id), value), first)]
         if len(node.targets) == 1:
@@ -167,6 +167,19 @@ class Rewriter(ast.NodeTransformer):
         for target in node.targets:
             out += self.bind(target, _load(name, node))
         return out
+
+    def elements_for(self, node: ast.Assign, target: ast.expr, value: ast.expr) -> ast.expr:
+        """The value for a target that is unpacked. What an element makes gets the name that the element is for."""
+        written_out = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
+        if written_out and len(target.elts) == len(value.elts):
+            pairs = list(zip(target.elts, value.elts, strict=True))
+            if not any(isinstance(e, ast.Starred) for pair in pairs for e in pair):
+                return _located(ast.Tuple([self.elements_for(node, t, v) for t, v in pairs], ast.Load()), value)
+        made = self.expr(value)
+        if not isinstance(target, ast.Name) or not any(isinstance(n, ast.Call) for n in ast.walk(value)):
+            return made
+        outer = self.call(node, "enter_place", _const(self.source.place(node, target.id)))
+        return self.call(node, "leave_place", outer, made)
 
     def bind(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         """Statements that give `value` to a target of any form."""

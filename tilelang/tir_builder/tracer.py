@@ -93,6 +93,16 @@ class Tracer:
         if builder.fresh:
             builder.fresh.clear()
 
+    def enter_place(self, index: int) -> Place | None:
+        """A part of the statement is evaluated at a place of its own; the result is the place around it."""
+        outer, self.builder.place = self.builder.place, self.places[index]
+        return outer
+
+    def leave_place(self, outer: Place | None, value: Any) -> Any:
+        """The value of that part."""
+        self.builder.place = outer
+        return value
+
     def use(self, name: str, value: Any) -> Any:
         """A watched name is read."""
         entry = self.scope.entries.get(name)
