@@ -170,10 +170,10 @@ class Rewriter(ast.NodeTransformer):
 
     def elements_for(self, node: ast.Assign, target: ast.expr, value: ast.expr) -> ast.expr:
         """The value for a target that is unpacked. What an element makes gets the name that the element is for."""
-        written_out = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
-        if written_out and len(target.elts) == len(value.elts):
-            pairs = list(zip(target.elts, value.elts, strict=True))
-            if not any(isinstance(e, ast.Starred) for pair in pairs for e in pair):
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+            starred = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
+            if not starred and len(target.elts) == len(value.elts):
+                pairs = zip(target.elts, value.elts, strict=True)
                 return _located(ast.Tuple([self.elements_for(node, t, v) for t, v in pairs], ast.Load()), value)
         made = self.expr(value)
         if not isinstance(target, ast.Name) or not any(isinstance(n, ast.Call) for n in ast.walk(value)):
