@@ -207,3 +207,17 @@ def test_symbols_are_read_where_they_stand_alone_or_solved_for() -> None:
     for shape in ((7, 8), (6, 7)):
         with pytest.raises(ValueError, match="the kernel wants"):
             run_it(np.zeros(shape, np.int32), np.zeros(5, np.int32), out)
+
+
+def test_an_access_outside_of_shared_memory_is_one_fault() -> None:
+    @tile.prim_func
+    def main(A: tile.Tensor((64,), "float32"), B: tile.Tensor((64,), "float32")):
+        with tile.Kernel(1, threads=64):
+            S = tile.alloc_shared((64,), "float32")
+            for i in tile.Parallel(64):
+                S[i] = A[i]
+            for i in tile.Parallel(64):
+                B[i] = S[i + 1]
+
+    arrays = [np.zeros(64, np.float32), np.zeros(64, np.float32)]
+    assert [r.kind for r in simulate(lower(main, "sm_90a"), arrays).reports] == ["oob"]

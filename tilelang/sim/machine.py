@@ -294,6 +294,8 @@ class Machine:
     def report(
         self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True, remarks: Any = ()
     ) -> None:
+        if kind == "uninit" and ("oob", site, -1) in self.seen:
+            return  # what lies outside a buffer has no writer: one fault, one report
         if when and (kind, site, other) not in self.seen:
             self.seen.add((kind, site, other))
             self.file(kind, text, site, other, remarks)
