@@ -199,12 +199,32 @@ def _wrapped(exc: Exception) -> UserError | None:
         return errors.NoAttribute(what=describe(exc.obj), name=exc.name)
     if isinstance(exc, TypeError) and not direct and _STORE_TO_EXPRESSION.fullmatch(text):
         return errors.StoreInPython(span=_span_in_python(exc))
-    if direct and isinstance(exc, TypeError) and re.match(r"[\w.<>]+\(\) (missing|takes|got)", text):
+    if (
+        direct
+        and last is not None
+        and isinstance(exc, TypeError)
+        and re.match(r"[\w.<>]+\(\) (missing|takes|got)", text)
+    ):
         said = text.replace(".__init__()", "()").partition(". Did you mean")[0]  # Python 3.13 guesses
-        return errors.BadCall(why=said)
+        return errors.BadCall(why=said + _nearest_keyword(said, last))
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
         return errors.BadOperation(why=text)
     return None
+
+
+def _nearest_keyword(said: str, frame: types.FrameType) -> str:
+    """The parameter that an unexpected keyword is close to, as a question; "" where there is none."""
+    match = re.match(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'", said)
+    if match is None:
+        return ""
+    name, keyword = match.groups()
+    modules = [v for v in frame.f_globals.values() if isinstance(v, types.ModuleType)]
+    known = [vars(m)[name] for m in modules if name in getattr(m, "__all__", ()) and name in vars(m)]
+    called = next(filter(callable, known), None)
+    if called is None:
+        return ""
+    near = difflib.get_close_matches(keyword, inspect.signature(called).parameters, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _nameless(exc: NameError, frame: types.FrameType) -> UserError:

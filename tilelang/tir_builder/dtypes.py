@@ -7,6 +7,7 @@ parameter, and compared with strings, torch and numpy types. Python's bool, int 
 
 from __future__ import annotations
 
+import difflib
 import math
 from typing import Any
 
@@ -107,7 +108,9 @@ def as_dtype(value: Any) -> DType:
     name = name.removeprefix("torch.").removeprefix("T.")
     name = _ALIASES.get(name, name)
     if name not in _KNOWN:
-        raise errors.UnknownDtype(value=value, arg="dtype")
+        close = difflib.get_close_matches(name, DTYPE_NAMES, 1, 0.5) if isinstance(value, str) else []
+        near = f"; did you mean {close[0]!r}?" if close else ""
+        raise errors.UnknownDtype(value=value, near=near, arg="dtype")
     return DType(name)
 
 

@@ -256,7 +256,7 @@ class IndexType(UserError, TypeError):
 
     code = "TL2023"
     message = "{name} is indexed with {index}, which is {kind}, not an integer"
-    help = "cast it: T.int32(...)"
+    help = "{instead}"
 
 
 class SteppedSlice(UserError, RuntimeError):
@@ -268,11 +268,11 @@ class SteppedSlice(UserError, RuntimeError):
 
 
 class WholeBufferUpdate(UserError, RuntimeError):
-    """Augmented assignment to a whole buffer."""
+    """Augmented assignment to a whole buffer or a slice."""
 
     code = "TL2025"
-    message = "`{op}` on the whole buffer {name} is not supported"
-    help = "for i in T.Parallel(...):\n    {name}[i] {op} ..."
+    message = "`{op}` on {what} is not supported"
+    help = "for {loops} in T.Parallel(...):\n    {element} {op} ..."
 
 
 class StoreOfWrongKind(UserError, TypeError):
@@ -319,7 +319,7 @@ class UnknownDtype(UserError, TypeError):
     """A name that is no element type."""
 
     code = "TL2031"
-    message = "{value!r} is not an element type"
+    message = "{value!r} is not an element type{near}"
     help = 'element types are written "float16", T.float16, torch.float16 or numpy.float16'
 
 

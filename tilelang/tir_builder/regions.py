@@ -81,7 +81,9 @@ def _integer(buffer: Any, value: Any) -> Any:
     elif hasattr(value, "__index__") and not isinstance(value, bool):
         return int(value)
     kind = dtype_of(value) if is_scalar(value) else type(value).__name__
-    raise errors.IndexType(name=buffer.name, index=value, kind=kind)
+    several = "these are several indices: give each a name, as in `as (bx, by)`"
+    instead = several if isinstance(value, list | tuple) else "cast it: T.int32(...)"
+    raise errors.IndexType(name=buffer.name, index=value, kind=kind, instead=instead)
 
 
 def _element(buffer: Any, dim: int, index: Any, extent: Any, on_chip: bool) -> Any:

@@ -293,7 +293,7 @@ class Tracer:
         if values.is_buffer(owner):
             old = read_element(self.builder, owner, index)
             if not isinstance(old, ir.TensorLoad):
-                raise errors.WholeBufferUpdate(op=f"{op}=", name=str(old))
+                raise _update_of_tile(op, owner, f"the slice {old}", index)
             store_element(self.builder, owner, list(old.indices), self.arithmetic(op, old, value))
         else:
             store_element(
@@ -303,7 +303,7 @@ class Tracer:
     def augment(self, op: str, old: Any, value: Any) -> Any:
         """The new value of `name op= value`."""
         if values.is_buffer(old):
-            raise errors.WholeBufferUpdate(op=f"{op}=", name=old.name)
+            raise _update_of_tile(op, old, f"the whole buffer {old.name}", ())
         if isinstance(old, list) and op == "+":
             self.builder.check_container(old)
             old += value
@@ -573,3 +573,24 @@ def _loop_names(spec: Any, count: int) -> tuple[str, ...]:
     if spec is not None and len(names) != count:
         raise errors.ElementCount(have=count, want=len(names))
     return tuple(n if isinstance(n, str) else "i" for n in names) or ("i",) * count
+
+
+def _update_of_tile(op: str, buffer: Any, what: str, index: Any) -> errors.WholeBufferUpdate:
+    """The error for `what op= ...`, with the loop that says the same."""
+    given = list(index) if isinstance(index, tuple | list) else [index]
+    rank = len(buffer.ty.shape)
+    dots = next((n for n, item in enumerate(given) if item is Ellipsis), len(given))
+    given[dots : dots + 1] = [slice(None)] * (rank - len(given) + (dots < len(given)))
+    names = iter("ijklmnpq")
+    loops: list[str] = []
+    indices: list[str] = []
+    for item in given:
+        if not isinstance(item, slice):
+            indices.append(str(item))
+            continue
+        loops.append(next(names, "r"))
+        indices.append(
+            loops[-1] if item.start is None or values.static_int(item.start) == 0 else f"{item.start} + {loops[-1]}"
+        )
+    element = f"{buffer.name}[{', '.join(indices)}]"
+    return errors.WholeBufferUpdate(op=f"{op}=", what=what, loops=", ".join(loops), element=element)

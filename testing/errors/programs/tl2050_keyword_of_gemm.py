@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((8, 8), "float16")):
+    with T.Kernel(1) as b:
+        S = T.alloc_shared((64, 64), "float16")
+        C = T.alloc_fragment((64, 64), "float32")
+        T.gemm(S, S, C, transposeB=True)
