@@ -88,7 +88,7 @@ def test_sums_need_no_barrier_among_themselves() -> None:
 def test_stages_shrink_in_the_launch_that_needs_it() -> None:
     first, second = scheduled(experts_program(size=512, stages=6, wide=256))
     stages = [max(pipeline_stages(s) for s in walk_list(k.body)) for k in (first, second)]
-    assert stages == [6, 4]
+    assert stages == [6, 5]  # of weights, beside 3 of the rows that all blocks read
 
 
 def test_shared_memory_is_that_of_the_launch_with_most() -> None:
