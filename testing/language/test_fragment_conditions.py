@@ -399,6 +399,7 @@ def running_softmax():
         C: T.Tensor((1,), "int32"),
     ):
         with T.Kernel(1, threads=128):
+            seen = T.alloc_var("int32", init=0)
             Qs = T.alloc_shared((64, 64), "float16")
             Ks = T.alloc_shared((64, 64), "float16")
             S = T.alloc_fragment((64, 64), "float32")
@@ -426,17 +427,18 @@ def running_softmax():
                 for i in T.Parallel(64):
                     l[i] = l[i] * sc[i] + rs[i]
                 if l[5] > 1.5:
-                    C[0] = k
+                    seen = k
                 for i, j in T.Parallel(64, 64):
                     acc[i, j] *= sc[i]
                 T.copy(S, P)
                 T.gemm(P, Ks, acc)
                 if m[3] > 10.0:
-                    C[0] += 100
+                    seen += 100
                     for i, j in T.Parallel(64, 64):
                         acc[i, j] *= 0.5
             for i, j in T.Parallel(64, 64):
                 acc[i, j] /= l[i]
+            C[0] = seen
             T.copy(acc, O)
 
     return (
