@@ -446,6 +446,7 @@ def extents_of_the_run(size):
                 B[i, j] = A[i, j] * 2
             for i, j in T.Parallel(m, 2):
                 C[i, j] = A[i, j]
+            T.sync_threads()  # rows of B are written again, by other threads
             T.fill(f, 0)
             for i in T.Parallel(k):
                 f[i] = A[0, i]
