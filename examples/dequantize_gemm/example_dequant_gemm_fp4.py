@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 
 import torch
+from sum_parts import make_sum
 
 import tilelang
 import tilelang.language as T
@@ -25,7 +26,6 @@ from tilelang.autotuner import GemmTile, packed_gemm_tile, packed_split_k
 from tilelang.testing import assert_relative_error
 
 GROUP = 32  # weights that share a scale
-SUM_M, SUM_N = 8, 256  # tile of a block that adds up parts
 RESIDENT_BYTES = 1024  # of scales of a row of W, of which so many may stay in shared memory
 VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -59,6 +59,7 @@ def matmul_fp4(
     if split_k is None:
         split_k = packed_split_k(M, N, K, tile)
     steps = T.ceildiv(T.ceildiv(K, block_K), split_k)  # of a block
+    sum_parts = make_sum(split_k, M, N, "bfloat16")
     columns = (steps if resident else 1) * block_K // GROUP
 
     @T.prim_func
@@ -99,15 +100,7 @@ def matmul_fp4(
                 T.copy(C_local, C[by * block_M, bx * block_N])
 
         if split_k > 1:
-            with T.Kernel(T.ceildiv(N, SUM_N), T.ceildiv(M, SUM_M), threads=128) as (bx, by):
-                part_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
-                sum_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
-                T.copy(parts[0, by * SUM_M, bx * SUM_N], sum_local)
-                for s in T.serial(1, split_k):
-                    T.copy(parts[s, by * SUM_M, bx * SUM_N], part_local)
-                    for i, j in T.Parallel(SUM_M, SUM_N):
-                        sum_local[i, j] += part_local[i, j]
-                T.copy(sum_local, C[by * SUM_M, bx * SUM_N])
+            sum_parts(parts, C)
 
     return main
 

@@ -17,13 +17,13 @@ import argparse
 from math import gcd
 
 import torch
+from sum_parts import make_sum
 
 import tilelang
 import tilelang.language as T
 from tilelang.autotuner import GemmTile, packed_gemm_tile, packed_split_k
 from tilelang.testing import assert_relative_error
 
-SUM_M, SUM_N = 8, 256  # tile of a block that adds up parts
 RESIDENT_BYTES = 1024  # of scales and zeros of a row of W, of which so many may stay in shared memory
 
 
@@ -66,6 +66,7 @@ def matmul_w4a16(
     if split_k is None:
         split_k = packed_split_k(M, N, K, tile)
     steps = T.ceildiv(T.ceildiv(K, block_K), split_k)  # of a block
+    sum_parts = make_sum(split_k, M, N, "float16")
     # A block's scales and zeros lie in shared memory all the time, or where they are many, come with the weights.
     resident = row_bytes <= RESIDENT_BYTES
     if resident and split_k == 1:
@@ -119,15 +120,7 @@ def matmul_w4a16(
                 T.copy(C_local, C[by * block_M, bx * block_N])
 
         if split_k > 1:
-            with T.Kernel(T.ceildiv(N, SUM_N), T.ceildiv(M, SUM_M), threads=128) as (bx, by):
-                part_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
-                sum_local = T.alloc_fragment((SUM_M, SUM_N), "float32")
-                T.copy(parts[0, by * SUM_M, bx * SUM_N], sum_local)
-                for s in T.serial(1, split_k):
-                    T.copy(parts[s, by * SUM_M, bx * SUM_N], part_local)
-                    for i, j in T.Parallel(SUM_M, SUM_N):
-                        sum_local[i, j] += part_local[i, j]
-                T.copy(sum_local, C[by * SUM_M, bx * SUM_N])
+            sum_parts(parts, C)
 
     return main
 

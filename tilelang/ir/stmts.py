@@ -43,6 +43,7 @@ __all__ = [
     "walk_list",
     "with_bodies",
     "with_unique_names",
+    "without_unused",
 ]
 
 Stmt = Any
@@ -331,6 +332,17 @@ def consumer_threads(kernel: Kernel) -> int:
         if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == ROLE:
             return int(stmt.node)
     return kernel.threads
+
+
+def without_unused(stmts: Iterable[Stmt]) -> list[Stmt]:
+    """The list without definitions that none of its later statements needs."""
+    used: set[Any] = set()
+    kept: list[Stmt] = []
+    for stmt in reversed(list(stmts)):
+        if not isinstance(stmt, tirx.Bind) or stmt.var in used:
+            kept.insert(0, stmt)
+            tvm_ffi.structural_walk(stmt, (ir.Var, lambda v: used.add(v)))
+    return kept
 
 
 def fresh(stmts: Iterable[Stmt], mapping: dict[Any, Any] | None = None) -> list[Stmt]:

@@ -24,6 +24,8 @@ from tilelang.ir.stmts import as_list, as_stmt
 
 __all__ = [
     "LOAD",
+    "accessed",
+    "called",
     "collect",
     "is_buffer",
     "loads_in",
@@ -78,6 +80,16 @@ def vars_in(root: Node) -> set[Node]:
 def loads_in(root: Node) -> list[Node]:
     """The buffer loads, outer ones first."""
     return collect(root, LOAD)
+
+
+def called(node: Node) -> str:
+    """The name of the op that a call calls; "" for other nodes."""
+    return str(getattr(getattr(node, "op", None), "name", ""))
+
+
+def accessed(access: Node) -> Node:
+    """The buffer that a load reads or a store writes."""
+    return access.buffer if isinstance(access, tirx.BufferStore) else access.source
 
 
 def mentions(root: Node, wanted: set[Node]) -> bool:

@@ -19,7 +19,7 @@ from tvm import ir, sym, tirx
 
 from tilelang.ir.stmts import const_int, dtype_of
 from tilelang.ir.tile_ops import TileOp
-from tilelang.ir.walk import LOAD, collect, transform
+from tilelang.ir.walk import LOAD, accessed, collect, transform
 from tilelang.language import errors
 from tilelang.tir_builder.values import all_of
 
@@ -131,8 +131,7 @@ class _Placer:
 
     def inside(self, access: Any) -> Any:
         """Are the program's indices within the tensor."""
-        buffer = access.buffer if isinstance(access, tirx.BufferStore) else access.source
-        tests = [t for i, n in zip(access.indices, buffer.ty.shape, strict=True) for t in (i >= 0, i < n)]
+        tests = [t for i, n in zip(access.indices, accessed(access).ty.shape, strict=True) for t in (i >= 0, i < n)]
         return all_of(tests)
 
 

@@ -27,9 +27,10 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.analysis.effects import touches
+from tilelang.analysis.whole_nests import replaces
 from tilelang.analysis.work import nest_extent
 from tilelang.ir.attrs import FRAGMENT, LAYOUT
-from tilelang.ir.stmts import Kernel, as_stmt, bodies, const_int, dtype_of, map_kernels, rebuild, walk_list, with_bodies
+from tilelang.ir.stmts import Kernel, as_stmt, bodies, dtype_of, map_kernels, rebuild, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.ir.walk import vars_in
 from tilelang.layout import DigitLayout
@@ -223,15 +224,9 @@ def _is_read_first(stmts: list[Any], buffer: Any) -> bool:
         mine = [t for t in touches(s) if t.buffer.same_as(buffer)] if nest_extent(s) or not bodies(s) else []
         if any(not t.write for t in mine) or any(_is_read_first(b, buffer) for b in bodies(s) if not nest_extent(s)):
             return True
-        if mine and nest_extent(s) and _writes_all(s, buffer):
+        if mine and replaces(s, buffer):
             return False
     return False
-
-
-def _writes_all(nest: Any, buffer: Any) -> bool:
-    store = _target(nest)
-    rows = const_int(buffer.ty.shape[0])
-    return store is not None and _is_var(store.indices, nest.loop_var) and const_int(nest.extent) == rows
 
 
 def _leaves(stmts: Iterable[Any]) -> list[Any]:

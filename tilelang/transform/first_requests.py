@@ -23,8 +23,8 @@ from tvm import ir, tirx
 
 from tilelang.ir.attrs import DEVICE_OP_PREFIX
 from tilelang.ir.device_ops import DeviceOp, device_op
-from tilelang.ir.stmts import as_list, as_stmt, bodies, const_int, fresh, walk_list
-from tilelang.ir.walk import LOAD, collect, mentions
+from tilelang.ir.stmts import as_list, as_stmt, bodies, const_int, fresh, walk_list, without_unused
+from tilelang.ir.walk import LOAD, called, collect, mentions
 
 __all__ = ["first_requests", "is_opaque"]
 
@@ -40,7 +40,7 @@ def first_requests(stmts: list[Any], room_bytes: int) -> list[Any]:
 
 def is_opaque(expr: Any) -> bool:
     """May it read memory, or do what is not known here?"""
-    return bool(collect(expr, (LOAD, ir.Call), lambda n: _name(n) != DEVICE_OP_PREFIX + "uniform"))
+    return bool(collect(expr, (LOAD, ir.Call), lambda n: called(n) != DEVICE_OP_PREFIX + "uniform"))
 
 
 class _Requests:
@@ -62,7 +62,7 @@ class _Requests:
             elif (op := DeviceOp.from_node(stmt)) is not None:
                 self.room -= _bytes(op)
                 out += self.request(op) if self.room >= 0 else []
-        return _used(out)
+        return without_unused(out)
 
     def knows(self, *exprs: Any) -> bool:
         return not any(is_opaque(x) or mentions(x, self.unknown) for x in exprs)
@@ -117,18 +117,3 @@ class _Requests:
 def _bytes(op: DeviceOp) -> int:
     """Bytes that a statement announces."""
     return (const_int(op["bytes"]) or 0) if op.name in _ANNOUNCE else 0
-
-
-def _used(stmts: list[Any]) -> list[Any]:
-    """The statements without definitions that nothing needs."""
-    kept: list[Any] = []
-    used: set[Any] = set()
-    for stmt in reversed(stmts):
-        if not isinstance(stmt, tirx.Bind) or stmt.var in used:
-            kept.insert(0, stmt)
-            used |= set(collect(stmt, ir.Var))
-    return kept
-
-
-def _name(node: Any) -> str:
-    return str(getattr(getattr(node, "op", None), "name", ""))

@@ -22,7 +22,7 @@ from tvm import ir, sym, tirx
 
 from tilelang.ir.attrs import ASYNC_COPY, GLOBAL, LOOP_LAYOUT, PARALLEL
 from tilelang.ir.stmts import Kernel, as_list, const_int, map_kernels, rebuild, substitute
-from tilelang.ir.walk import LOAD, collect
+from tilelang.ir.walk import LOAD, accessed, collect
 
 __all__ = ["legalize_extents"]
 
@@ -60,7 +60,7 @@ class _Legalizer:
             known = const_int(extent)
             bound = known if known is not None else self.bound(variable, extent, body)
             if known is None and bound is None:
-                last = loop is loops[-1] or not any(const_int(x.extent) is None for x in loops[loops.index(loop) + 1 :])
+                last = all(const_int(x.extent) is not None for x in loops[loops.index(loop) + 1 :])
                 bound = self.width(loops) if last else 1
                 outer = tirx.Var(f"{variable.name}_o", variable.ty)
                 steps.append((outer, tirx.floordiv(extent + (bound - 1), bound)))
@@ -85,8 +85,8 @@ class _Legalizer:
         sizes = [
             n
             for access in [*collect(body, LOAD), *collect(body, tirx.BufferStore)]
-            for index, size in zip(access.indices, _buffer(access).ty.shape, strict=True)
-            if _buffer(access).ty.storage_scope != GLOBAL
+            for index, size in zip(access.indices, accessed(access).ty.shape, strict=True)
+            if accessed(access).ty.storage_scope != GLOBAL
             and isinstance(index, ir.Var)
             and index.same_as(variable)
             and (n := const_int(size)) is not None
@@ -102,7 +102,3 @@ class _Legalizer:
         for loop in loops:
             others *= const_int(loop.extent) or 1
         return max(self.threads // others, 1)
-
-
-def _buffer(access: Any) -> Any:
-    return access.buffer if isinstance(access, tirx.BufferStore) else access.source

@@ -33,7 +33,7 @@ from tilelang.analysis.manual import device_ops_in
 from tilelang.ir.attrs import GLOBAL
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, as_stmt, bodies, launches, map_kernels
-from tilelang.ir.walk import collect, loads_in
+from tilelang.ir.walk import called, collect, loads_in
 from tilelang.target.arch import Arch
 from tilelang.transform.first_requests import first_requests, is_opaque
 
@@ -81,7 +81,7 @@ def _overlap(kernel: Kernel, waits: bool, early_bytes: int) -> Kernel:
 def _loads_plainly(kernel: Kernel) -> bool:
     """Does code load from global memory other than through an instruction that takes an address?"""
     body = as_stmt(kernel.body)
-    addressed = {call.args[0] for call in collect(body, ir.Call) if _name(call).endswith("address_of")}
+    addressed = {call.args[0] for call in collect(body, ir.Call) if called(call).endswith("address_of")}
     return any(n.source.ty.storage_scope == GLOBAL and n not in addressed for n in loads_in(body))
 
 
@@ -99,7 +99,3 @@ def _is_start(stmt: Any) -> bool:
         return not is_opaque(stmt.condition) and all(_is_start(s) for body in bodies(stmt) for s in body)
     op = DeviceOp.from_node(stmt)
     return op is not None and op.name in _START
-
-
-def _name(node: Any) -> str:
-    return str(getattr(getattr(node, "op", None), "name", ""))

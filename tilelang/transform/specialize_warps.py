@@ -30,7 +30,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.analysis.block_loads import pipelined_loops
@@ -64,6 +63,7 @@ from tilelang.ir.stmts import (
     substitute,
     walk_list,
     with_bodies,
+    without_unused,
 )
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.ir.walk import vars_in
@@ -332,7 +332,7 @@ class _Specializer:
                 out, later = [*out, *later, _request(TileOp.of(stmt))], []
             elif bodies(stmt) and any(_is_load(s) or self.is_own_store(s) for s in walk_list([stmt])):
                 out, later = [*out, *later, with_bodies(stmt, [self.produce(b, number) for b in bodies(stmt)])], []
-        return _drop_unused_binds([*out, *later])
+        return without_unused([*out, *later])
 
     def is_own_store(self, stmt: Any) -> bool:
         """A step towards a variable that decides about loads: the producer takes it as well."""
@@ -673,14 +673,3 @@ def _variables_of_loads(stmts: list[Any]) -> set[Any]:
         size = len(found)
         step(stmts, ())
     return found
-
-
-def _drop_unused_binds(stmts: list[Any]) -> list[Any]:
-    used: set[Any] = set()
-    kept: list[Any] = []
-    for stmt in reversed(stmts):
-        if isinstance(stmt, tirx.Bind) and stmt.var not in used:
-            continue
-        tvm_ffi.structural_walk(stmt, (ir.Var, lambda v: used.add(v)))
-        kept.insert(0, stmt)
-    return kept

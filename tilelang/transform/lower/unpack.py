@@ -28,7 +28,7 @@ from tvm import DataType, ir, tirx
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import buffers_in, dtype_of, shape_of
-from tilelang.ir.walk import collect
+from tilelang.ir.walk import called, collect
 from tilelang.transform.lower.bit_lanes import Bit, BitReader, Bits, Field, Source
 from tilelang.transform.lower.context import Expr, LowerContext, Stmt, const, is_shared
 from tilelang.transform.lower.numeric import Fit, Unknown, evaluate, fit, mentions, split
@@ -314,8 +314,7 @@ class _Finder:
             return found
 
         def visit(node: Any, mutator: Any) -> Any:
-            name = str(getattr(getattr(node, "op", None), "name", ""))
-            if isinstance(node, tirx.Select) or name == "prim.if_then_else":
+            if isinstance(node, tirx.Select) or called(node) == "prim.if_then_else":
                 return node  # what one of the arms reads may not be there otherwise
             got = self._pack(node, False)
             return got if got is not None else mutator.default_mutate(node)
