@@ -501,27 +501,37 @@ def four_bits_in_passing(dtype):
 
 @program(devices=EVERYWHERE)
 def a_product_within_a_sum_is_rounded_once():
-    """Of two products the left one; what T.fmul gives is a value of its own. Equal products do not cancel."""
+    """Of two products the left one; what T.fmul gives is a value of its own. Equal products do not cancel.
+
+    Rows have numbers of their own: what becomes of a product that two sums share is up to the assembler.
+    """
     N = 256
 
     @T.prim_func
-    def main(A: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32"), C: T.Tensor((N,), "float32"),
+    def main(A: T.Tensor((5, N), "float32"), B: T.Tensor((5, N), "float32"), C: T.Tensor((5, N), "float32"),
              Y: T.Tensor((5, N), "float32")):  # fmt: skip
         with T.Kernel(1, threads=128):
             for i in T.Parallel(N):
-                Y[0, i] = A[i] * B[i] + C[i]
+                Y[0, i] = A[0, i] * B[0, i] + C[0, i]
             for i in T.Parallel(N):
-                Y[1, i] = C[i] - A[i] * B[i]
+                Y[1, i] = C[1, i] - A[1, i] * B[1, i]
             for i in T.Parallel(N):
-                Y[2, i] = A[i] * B[i] - B[i] * C[i]
+                Y[2, i] = A[2, i] * B[2, i] - B[2, i] * C[2, i]
             for i in T.Parallel(N):
-                Y[3, i] = A[i] * A[i] - T.fmul(A[i], A[i])
+                Y[3, i] = A[3, i] * A[3, i] - T.fmul(A[3, i], A[3, i])
             for i in T.Parallel(N):
-                Y[4, i] = T.fmul(A[i], B[i]) + C[i]
+                Y[4, i] = T.fmul(A[4, i], B[4, i]) + C[4, i]
 
-    a, b, c = randn(N), randn(N), randn(N)
+    a, b, c = randn(5, N), randn(5, N), randn(5, N)
     A, B, C = a.double(), b.double(), c.double()
-    rows = A * B + C, C - A * B, A * B - (b * c).double(), A * A - (a * a).double(), (a * b + c).double()
+    exact, rounded = A * B, lambda x, y: (x * y).double()
+    rows = (
+        exact[0] + C[0],
+        C[1] - exact[1],
+        exact[2] - rounded(b, c)[2],
+        (A * A - rounded(a, a))[3],
+        rounded(a, b)[4] + C[4],
+    )
     return run(main, a, b, c, out(torch.stack(rows).float(), rtol=0.0, atol=0.0))
 
 
