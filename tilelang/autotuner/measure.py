@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilelang.profiler.profiler import called, is_same
+from tilelang.profiler.supply import copied
+
 __all__ = ["Bench", "ProfileOptions"]
 
 
@@ -37,6 +40,8 @@ class ProfileOptions:
     def __post_init__(self) -> None:
         if self.early_stop_factor < 1:
             raise ValueError(f"early_stop_factor must be at least 1, got {self.early_stop_factor}")
+        if self.manual_check_prog is not None and self.ref_prog is None:
+            raise ValueError("manual_check_prog compares with the results of ref_prog, which is missing")
 
 
 @dataclass
@@ -45,7 +50,7 @@ class Bench:
 
     options: ProfileOptions
     inputs: list[Any] | None
-    reference: list[Any] | None = field(default=None, init=False)
+    reference: tuple[list[Any], dict[int, Any]] | None = field(default=None, init=False)
     ref_latency: float | None = field(default=None, init=False)
 
     def time(self, kernel: Any, best_ms: float | None) -> float:
@@ -56,8 +61,9 @@ class Bench:
         if not self.options.skip_check:
             self._check(kernel, inputs)
         limit = self.options.early_stop_factor * best_ms if self.options.early_stop and best_ms is not None else None
+        arguments = [copied(x) for x in inputs]  # what a kernel writes in place is no other candidate's input
         return tilelang.profiler.do_bench(
-            lambda: kernel(*inputs),
+            lambda: kernel(*arguments),
             warmup=self.options.warmup,
             rep=self.options.rep,
             return_mode="median",
@@ -67,33 +73,42 @@ class Bench:
     def _inputs_for(self, kernel: Any) -> list[Any]:
         if self.inputs is None:
             if self.options.supply_prog is not None:
-                self.inputs = list(self.options.supply_prog(kernel.params))
+                made = self.options.supply_prog(kernel.params)
+                self.inputs = list(made) if isinstance(made, (list, tuple)) else [made]
             else:
                 supply = () if self.options.supply_type is None else (self.options.supply_type,)
                 self.inputs = list(kernel.get_profiler(*supply).get_inputs())
         return self.inputs
 
     def _check(self, kernel: Any, inputs: list[Any]) -> None:
-        observed, arguments = _run(kernel, inputs)
+        observed, arguments = called(kernel, inputs)
+        if self.options.ref_prog is not None:
+            expected, written = self._reference(inputs)
+        else:  # the first candidate stands for the reference, with what it wrote in place
+            self.reference = expected, written = self.reference or (observed, dict(enumerate(arguments)))
         if self.options.manual_check_prog is not None:
-            self.options.manual_check_prog(observed, self._reference(inputs))
+            self.options.manual_check_prog(observed, expected)
             return
-        if self.reference is None and self.options.ref_prog is None:
-            self.reference = observed + arguments
-        expected = self._reference(inputs)
-        # A reference program returns the outputs; a first candidate also stands for what was written in place.
-        for got, want in zip((observed + arguments)[: len(expected)], expected, strict=True):
+        if len(observed) != len(expected):
+            raise AssertionError(f"the kernel gives {len(observed)} outputs, ref_prog {len(expected)}")
+        for got, want in [*zip(observed, expected), *((arguments[i], want) for i, want in written.items())]:
             self._compare(got, want)
 
-    def _reference(self, inputs: list[Any]) -> list[Any]:
+    def _reference(self, inputs: list[Any]) -> tuple[list[Any], dict[int, Any]]:
+        """What `ref_prog` gives, and the inputs that it writes by their positions."""
         if self.reference is None:
-            assert self.options.ref_prog is not None
             import tilelang
 
-            result = self.options.ref_prog(*inputs)
-            self.reference = list(result) if isinstance(result, (list, tuple)) else [result]
+            program = self.options.ref_prog
+            assert program is not None
+            outputs, arguments = called(program, inputs)
+            written = {i: x for i, x in enumerate(arguments) if not is_same(inputs[i], x)}
+            if not outputs and not written:
+                raise ValueError("ref_prog gives no outputs and writes no input: there is nothing to compare with")
+            self.reference = outputs, written
+            timed = [copied(x) for x in inputs]
             self.ref_latency = tilelang.profiler.do_bench(
-                lambda: self.options.ref_prog(*inputs),  # pyright: ignore[reportOptionalCall]  asserted above
+                lambda: program(*timed),
                 warmup=self.options.warmup,
                 rep=self.options.rep,
                 return_mode="median",
@@ -108,13 +123,3 @@ class Bench:
         if isinstance(want, torch.Tensor):
             options = self.options
             assert_close(got, want.reshape(got.shape), options.atol, options.rtol, options.max_mismatched_ratio)
-
-
-def _run(kernel: Any, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Outputs, and the tensor arguments after the call; the inputs themselves stay as they are."""
-    import torch
-
-    arguments = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
-    result = kernel(*arguments)
-    outputs = [] if result is None else list(result) if isinstance(result, (list, tuple)) else [result]
-    return outputs, arguments

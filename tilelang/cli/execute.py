@@ -31,9 +31,10 @@ def compare(
     """Run two kernels of one program on the same random inputs; whether they agree, and a line an output."""
     import torch
 
-    inputs = [x.cpu() if isinstance(x, torch.Tensor) else x for x in expected.get_profiler().get_inputs(values)]
-    device = "cuda" if tested.target.kind == "cuda" else "cpu"
-    moved = [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in inputs]
+    from tilelang.profiler.supply import copied
+
+    inputs = [copied(x, "cpu") for x in expected.get_profiler().get_inputs(values)]
+    moved = [copied(x, "cuda" if tested.target.kind == "cuda" else "cpu") for x in inputs]
     want, got = _outputs(expected, inputs), [x.cpu() for x in _outputs(tested, moved)]
     # What the program writes in place counts as well.
     pairs = [

@@ -42,14 +42,18 @@ def do_bench(
     """Milliseconds a call of `fn`: one number, or a list where `quantiles` are asked for.
 
     `warmup` and `rep` are budgets in ms, from which the numbers of calls follow unless `_n_warmup` and `_n_repeat`
-    set them. `cache_size` is the flushed buffer in MB. `backend` is event, cupti (kernel time by the torch profiler,
-    mean only) or cudagraph. Where a first estimate is already slower than `early_stop_baseline` (ms), that estimate
-    is returned.
+    set them. `cache_size` is the flushed buffer in MB. `backend` is event, cupti (kernel time by the torch profiler:
+    the mean only, `ValueError` for another return_mode and for quantiles) or cudagraph. Where a first estimate is
+    already slower than `early_stop_baseline` (ms), that estimate is returned.
     """
     if return_mode not in _MODES:
         raise ValueError(f"return_mode is one of {', '.join(_MODES)}, got {return_mode!r}")
     if backend not in ("event", "cupti", "cudagraph", "wall"):
         raise ValueError(f"backend is event, cupti, cudagraph or wall, got {backend!r}")
+    if backend == "cupti" and (quantiles is not None or return_mode != "mean"):
+        raise ValueError("backend cupti gives the mean alone: leave quantiles and return_mode out, or take event")
+    if quantiles is not None and not all(0 <= q <= 1 for q in quantiles):
+        raise ValueError(f"quantiles are numbers from 0 to 1, got {list(quantiles)}")
     import torch
 
     if backend == "wall" or not torch.cuda.is_available():

@@ -15,7 +15,7 @@ from tilelang.runtime.signature import ScalarArg, Signature, TensorArg
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TensorSupplyType", "choose_values", "make_inputs", "make_tensor"]
+__all__ = ["TensorSupplyType", "choose_values", "copied", "make_inputs", "make_tensor"]
 
 DEFAULT_EXTENT = 208  # whole 16-byte rows of every type, and no whole tile: edges are ragged
 
@@ -89,6 +89,18 @@ def make_inputs(
         tensor = make_tensor(checker.extents(i, values), spec.dtype, supply, device)
         inputs.append(_with_strides(tensor, checker.steps(i, values)))
     return inputs
+
+
+def copied(value: Any, device: Any = None) -> Any:
+    """A copy of a tensor with its values and strides, on `device` if one is given; other values as they are."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    where = device if device is not None else value.device
+    if 0 in value.stride():  # several elements at one address
+        return value.detach().to(where, copy=True)
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=where).copy_(value.detach())
 
 
 def choose_values(signature: Signature, given: Mapping[str, Any]) -> dict[str, Any]:

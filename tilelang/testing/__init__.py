@@ -72,15 +72,24 @@ def torch_assert_close(
     equal_nan: bool = True,
     check_device: bool = True,
     check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
     base_name: str = "LHS",
     ref_name: str = "RHS",
 ) -> bool:
-    """True where at most the given share of elements differ; raises `AssertionError` otherwise."""
+    """True where at most the given share of elements differ; raises `AssertionError` otherwise, and for devices,
+    dtypes, layouts (strided or sparse) and strides that differ where these are checked. `verbose` prints nothing more:
+    the error says where the largest difference is.
+    """
     if check_device and tensor_a.device != tensor_b.device:
         raise AssertionError(f"{base_name} is on {tensor_a.device}, {ref_name} on {tensor_b.device}")
     if check_dtype and tensor_a.dtype != tensor_b.dtype:
         raise AssertionError(f"{base_name} has dtype {tensor_a.dtype}, {ref_name} {tensor_b.dtype}")
-    assert_close(tensor_a, tensor_b, atol, rtol, max_mismatched_ratio, f"{base_name} against {ref_name}")
+    if check_layout and tensor_a.layout != tensor_b.layout:
+        raise AssertionError(f"{base_name} has layout {tensor_a.layout}, {ref_name} {tensor_b.layout}")
+    if check_stride and tensor_a.stride() != tensor_b.stride():
+        raise AssertionError(f"{base_name} has strides {tensor_a.stride()}, {ref_name} {tensor_b.stride()}")
+    assert_close(tensor_a, tensor_b, atol, rtol, max_mismatched_ratio, f"{base_name} against {ref_name}", equal_nan)
     return True
 
 
@@ -120,6 +129,8 @@ def requires_cuda_compute_version(major: int, minor: int = 0, mode: str = "ge") 
     """Skips where the device's compute capability does not compare as `mode` (ge, gt, le, lt, eq) with (major,
     minor).
     """
+    if not isinstance(major, int) or not isinstance(minor, int):  # the bare decorator would skip its test for ever
+        raise TypeError(f"needs a compute capability, as requires_cuda_compute_version(9, 0), got {major!r}")
     if mode not in _COMPARE:
         raise ValueError(f"mode is one of {', '.join(_COMPARE)}, got {mode!r}")
     present = device.compute_capability()
@@ -149,6 +160,8 @@ def requires_cuda_compute_version_eq(major: int, minor: int = 0) -> Callable[[An
 
 def requires_package(*names: str) -> Callable[[Any], Any]:
     """Skips where one of the Python packages is absent."""
+    if not names or not all(isinstance(n, str) for n in names):
+        raise TypeError(f"requires_package takes names of packages, as requires_package('numpy'), got {names!r}")
     missing = [n for n in names if importlib.util.find_spec(n) is None]
     return _skip_unless(not missing, f"needs {', '.join(missing)}")
 
