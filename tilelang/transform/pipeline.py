@@ -28,6 +28,7 @@ from tilelang.transform.check_arch import check_arch
 from tilelang.transform.check_protocol import check_protocol
 from tilelang.transform.defer_sums import defer_sums
 from tilelang.transform.drop_register_requests import drop_register_requests
+from tilelang.transform.elect_updates import elect_updates
 from tilelang.transform.expand_elementwise import expand_elementwise
 from tilelang.transform.fold_clear import fold_clear
 from tilelang.transform.fold_maxima import fold_maxima
@@ -197,6 +198,9 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "plan_arena",
             lambda f, c: plan_arena(f, c.options.reuse_shared),
             "versions are known; sharing of bytes makes conflicts",
+        ),
+        Pass(
+            "elect_updates", lambda f, c: elect_updates(f), "roles are known; insert_sync orders one thread with others"
         ),
         Pass(
             "insert_sync",
