@@ -132,3 +132,89 @@ def test_workers_compile_serialised_programs() -> None:
     good, bad = {"target": "cpu", "out_idx": [1]}, {"target": "abacus", "out_idx": [1]}
     first, second = compile_in_processes([program, program], [good, bad], num_workers=1, timeout_s=300)
     assert first == "" and "abacus" in second
+
+
+@tilelang.jit(out_idx=[1], target="cpu")
+def scaled(n: int, factor: float = 1.0, block: int = 16, threads: int = 32) -> Any:
+    @T.prim_func
+    def main(x: T.Tensor((n,), "float32"), y: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, block), threads=threads) as bx:
+            for i in T.Parallel(block):
+                y[bx * block + i] = x[bx * block + i] * factor
+
+    return main
+
+
+def test_arguments_that_do_not_decide_share_a_search() -> None:
+    tuned = tilelang.autotune(configs=BLOCKS, do_not_specialize=["n"])(scaled)
+    small = tuned(64, 2.0)
+    large = tuned(128, 2.0)
+    assert large.config == small.config
+    assert large(torch.ones(128)).tolist() == [2.0] * 128
+    assert len(tuned._chosen) == 1 and len(tuned._results) == 2
+    assert tuned(n=64, factor=2.0) is small and len(tuned._results) == 2
+
+
+def test_configurations_of_different_parameters_have_defaults() -> None:
+    tuned = tilelang.autotune(configs=[{"block": 8}, {"threads": 64}])(scaled)
+    tuned(64)
+    assert tuned.result is not None
+    assert [t.config for t in tuned.result.trials] == [{"block": 8, "threads": 32}, {"threads": 64, "block": 16}]
+
+
+def test_configurations_may_come_from_a_generator() -> None:
+    tuned = tilelang.autotune(configs=(c for c in BLOCKS))(scaled)
+    assert tuned(64).config in BLOCKS and tuned(128).config in BLOCKS
+
+
+@pytest.mark.parametrize("configs", [None, {"block": [8, 16]}, 3, [(8, 16)], "block"])
+def test_what_is_no_list_of_configurations(configs: Any) -> None:
+    with pytest.raises(TypeError, match="dictionar"):
+        tilelang.autotune(configs=configs)
+    with pytest.raises(TypeError, match="dictionar"):
+        AutoTuner.from_kernel(scaled, configs)
+
+
+def test_decorators_in_the_wrong_places() -> None:
+    with pytest.raises(TypeError, match=r"@tilelang.autotune\(configs="):
+        tilelang.autotune(scaled)
+    with pytest.raises(TypeError, match="stands below tilelang.autotune"):
+        tilelang.jit(out_idx=[1])(tilelang.autotune(configs=BLOCKS)(scaled))
+
+
+def test_a_call_with_wrong_arguments_is_no_failure_of_configurations() -> None:
+    tuned = tilelang.autotune(configs=BLOCKS)(scaled)
+    with pytest.raises(TypeError, match=r"scaled\(\): missing a required argument: 'n'"):
+        tuned()
+    with pytest.raises(TypeError, match=r"scaled\(\): got an unexpected keyword argument 'm'"):
+        tuned(64, m=3)
+
+
+def test_programs_and_sources_of_a_tuned_function() -> None:
+    tuned = tilelang.autotune(configs=BLOCKS)(scaled)
+    assert tuned.get_tir(64).script() == scaled.get_tir(64, **tuned.tune(64).config).script()
+    assert tuned.get_tir(64, block=8).script() == scaled.get_tir(64, block=8).script()
+    assert "main" in tuned.get_kernel_source(64)
+
+
+def test_unknown_options_of_a_tuner() -> None:
+    tuner = AutoTuner.from_kernel(add_one, BLOCKS)
+    with pytest.raises(TypeError, match=r"unknown compile arguments \['foo'\]; there are .*'out_idx'"):
+        tuner.set_compile_args(foo=1)
+    with pytest.raises(TypeError, match=r"unknown search arguments \['foo'\]; there are .*'max_trials'"):
+        tuner.run(foo=1)
+
+
+def test_options_of_a_configuration_of_an_eager_function() -> None:
+    @tilelang.autotune(configs=[{"block": 32, "pass_configs": {"tl.disable_wgmma": True}}])
+    @tilelang.jit(target="cpu")
+    def add(A: Any, block: int = 16) -> Any:
+        n = T.const("n")
+        A: T.Tensor((n,), "float32")
+        B = T.empty((n,), "float32")
+        with T.Kernel(T.ceildiv(n, block), threads=32) as bx:
+            for i in T.Parallel(block):
+                B[bx * block + i] = A[bx * block + i] + 1
+        return B
+
+    assert add(torch.ones(64)).tolist() == [2.0] * 64

@@ -55,7 +55,7 @@ def test_configurations_may_depend_on_the_call() -> None:
     assert resolve_configs(lambda *, n: [{"block": n}], (), {"n": 3, "m": 4}) == [{"block": 3}]
 
 
-@pytest.mark.parametrize("configs, message", [([], "at least one"), ([{"a": 1}, {"b": 1}], "same parameters")])
+@pytest.mark.parametrize("configs, message", [([], "at least one"), ([{"a": 1}, {"b": 1}], "has no default")])
 def test_bad_spaces(configs: list[dict[str, int]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         resolve_configs(configs, (), {})

@@ -7,7 +7,7 @@ search picks them; where it sets any, it gets exactly what it asked for and noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -15,12 +15,15 @@ from tilelang.autotuner.inputs import get_autotune_inputs
 from tilelang.autotuner.measure import ProfileOptions
 from tilelang.autotuner.result import AutotuneResult
 from tilelang.autotuner.search import Problem, SearchOptions, search
-from tilelang.autotuner.space import resolve_configs, tunable_names
+from tilelang.autotuner.space import as_configs, resolve_configs, tunable_names
 from tilelang.jit import JITImpl, jit
+from tilelang.jit.decorator import JITOptions
 
 __all__ = ["AutoTuner", "TunedJIT", "autotune"]
 
 _PROFILE_FIELDS = frozenset(f.name for f in fields(ProfileOptions))
+_COMPILE_FIELDS = frozenset(f.name for f in fields(JITOptions))
+_SEARCH_FIELDS = frozenset(f.name for f in fields(SearchOptions))
 
 
 class TunedJIT:
@@ -32,7 +35,8 @@ class TunedJIT:
         self.profile = profile
         self.options = options
         self.result: AutotuneResult | None = None
-        self._results: dict[Any, AutotuneResult] = {}
+        self._results: dict[Any, AutotuneResult] = {}  # by all arguments
+        self._chosen: dict[Any, AutotuneResult] = {}  # by those that decide which configuration is fast
         self.__name__ = getattr(impl, "__name__", "tuned")
         self.__doc__ = impl.__doc__
 
@@ -41,26 +45,32 @@ class TunedJIT:
         if self._sets_tunables(args, kwargs):
             return self.impl(*args, **kwargs)
         result = self.tune(*args, **kwargs)
-        return self.impl(*args, **kwargs, **result.config) if self.impl.style == "eager" else result.kernel
+        return Problem(self.impl, args, kwargs).call(result.config) if self.impl.style == "eager" else result.kernel
 
     def tune(self, *args: Any, **kwargs: Any) -> AutotuneResult:
-        """Search for these arguments, or find the search already made for them in this process."""
-        key = _memory_key(args, kwargs)
-        if key is None or key not in self._results:
-            configs = resolve_configs(self.configs, args, kwargs)
-            tunable_names(self.impl.signature, configs)
-            inputs = get_autotune_inputs()
-            if inputs is None and self.impl.style == "eager":
-                inputs = [a for a in args if hasattr(a, "data_ptr")] + [
-                    a for a in kwargs.values() if hasattr(a, "data_ptr")
-                ]
-            result = search(Problem(self.impl, args, kwargs), configs, self.profile, self.options, inputs)
-            if key is None:
-                self.result = result
-                return result
-            self._results[key] = result
-        self.result = self._results[key]
-        return self.result
+        """Search for these arguments, or find the search already made for them in this process. Arguments of
+        `do_not_specialize` may differ: the configuration is the same for all of them."""
+        problem = Problem(self.impl, args, kwargs)
+        every, decisive = _memory_key(problem.named()), _memory_key(problem.named(self.profile.do_not_specialize))
+        result = self._results.get(every) if every is not None else None
+        if result is None and decisive is not None and decisive in self._chosen:
+            result = problem.with_kernel(self._chosen[decisive])
+        if result is None:
+            result = self._search(problem)
+        if every is not None:
+            self._results[every] = self._chosen[decisive] = result
+        self.result = result
+        return result
+
+    def _search(self, problem: Problem) -> AutotuneResult:
+        configs = resolve_configs(self.configs, problem.args, problem.kwargs, self.impl.signature)
+        tunable_names(self.impl.signature, configs)
+        if self.impl.style == "lazy":
+            self.impl.check_call(problem.args, {**configs[0], **problem.kwargs})
+        inputs = get_autotune_inputs()
+        if inputs is None and self.impl.style == "eager":
+            inputs = [a for a in (*problem.args, *problem.kwargs.values()) if hasattr(a, "data_ptr")]
+        return search(problem, configs, self.profile, self.options, inputs)
 
     def compile(self, *args: Any, **kwargs: Any) -> Any:
         """The best kernel for these arguments, or exactly the one asked for."""
@@ -70,13 +80,20 @@ class TunedJIT:
             else self.tune(*args, **kwargs).kernel
         )
 
+    def get_tir(self, *args: Any, **kwargs: Any) -> Any:
+        """The tile program of the best configuration, or of the one asked for."""
+        config = {} if self._sets_tunables(args, kwargs) else self.tune(*args, **kwargs).config
+        return Problem(self.impl, args, kwargs).program(config)
+
+    def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
+        return self.compile(*args, **kwargs).get_kernel_source()
+
     def _sets_tunables(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        configs = resolve_configs(self.configs, args, kwargs)
-        tunable = tunable_names(self.impl.signature, configs)
-        return bool(tunable & set(self.impl.signature.bind_partial(*args, **kwargs).arguments))
+        configs = resolve_configs(self.configs, args, kwargs, self.impl.signature)
+        return bool(tunable_names(self.impl.signature, configs) & set(Problem(self.impl, tuple(args), kwargs).named()))
 
 
-def _memory_key(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _memory_key(named: Mapping[str, Any]) -> Any:
     """A hashable name of a call, or None. Tensors count by shape, strides and type."""
 
     def one(value: Any) -> Any:
@@ -88,7 +105,7 @@ def _memory_key(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             return tuple(sorted((k, one(v)) for k, v in value.items()))
         return value
 
-    key = (one(tuple(args)), one(dict(kwargs)))
+    key = one(dict(named))
     try:
         hash(key)
     except TypeError:
@@ -97,8 +114,9 @@ def _memory_key(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def autotune(
+    func: Any = None,
     *,
-    configs: Any,
+    configs: Any = None,
     warmup: float = 25,
     rep: float = 100,
     timeout: float = 100,
@@ -142,14 +160,15 @@ def autotune(
         early_stop,
         early_stop_factor,
     )
-    if not callable(configs) and not list(configs):
-        raise ValueError("autotune needs at least one configuration")
+    if func is not None:
+        raise TypeError("autotune takes keywords: @tilelang.autotune(configs=[...]) above @tilelang.jit")
+    configs = as_configs(configs)
 
     def decorate(impl: JITImpl) -> TunedJIT:
         if not isinstance(impl, JITImpl):
             raise TypeError(f"autotune stands above @tilelang.jit, got {type(impl).__name__}")
         if not callable(configs):
-            tunable_names(impl.signature, list(configs))
+            tunable_names(impl.signature, configs)
         return TunedJIT(impl, configs, profile, SearchOptions(max_trials, num_workers, seed))
 
     return decorate
@@ -174,7 +193,7 @@ class AutoTuner:
 
     def __init__(self, impl: JITImpl | Callable[..., Any], configs: Any) -> None:
         self._impl = impl if isinstance(impl, JITImpl) else jit(impl)
-        self._configs = configs
+        self._configs = as_configs(configs)
         self._compile: dict[str, Any] = {}
         self._profile: dict[str, Any] = {"timeout": 30}
 
@@ -185,7 +204,10 @@ class AutoTuner:
         return cls(kernel, configs)
 
     def set_compile_args(self, **options: Any) -> AutoTuner:
-        """Keyword arguments of `tilelang.jit` that replace the function's own."""
+        """Keyword arguments of `tilelang.jit` that replace the function's own. TypeError for others."""
+        unknown = sorted(set(options) - _COMPILE_FIELDS)
+        if unknown:
+            raise TypeError(f"unknown compile arguments {unknown}; there are {sorted(_COMPILE_FIELDS)}")
         self._compile.update(options)
         return self
 
@@ -201,11 +223,15 @@ class AutoTuner:
         """Search; `options` are max_trials, num_workers and seed.
 
         use_pipeline, enable_grouped_compile and the like are accepted: how to compile and to time is chosen here.
+        TypeError for others.
         """
         early = {k: v for k, v in options.items() if k.startswith("early_stop")}
         options = {k: v for k, v in options.items() if k not in _CHOSEN}
+        unknown = sorted(set(options) - _SEARCH_FIELDS)
+        if unknown:
+            raise TypeError(f"unknown search arguments {unknown}; there are {sorted(_SEARCH_FIELDS | _CHOSEN)}")
         impl = self._impl.with_options(**self._compile) if self._compile else self._impl
         profile = ProfileOptions(**{**self._profile, **early, "warmup": warmup, "rep": rep, "timeout": timeout})
-        configs = resolve_configs(self._configs, (), {})
+        configs = resolve_configs(self._configs, (), {}, impl.signature)
         tunable_names(impl.signature, configs)
         return search(Problem(impl, (), {}), configs, profile, SearchOptions(**options), get_autotune_inputs())

@@ -7,12 +7,13 @@ candidate is compiled but the one that the static estimate puts first (or the ne
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelang.autotuner import store
@@ -47,14 +48,34 @@ class Problem:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
+    def named(self, without: Sequence[str] | None = None) -> dict[str, Any]:
+        """The arguments by name, those of a `*args` by position; those called `without` are left out."""
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [p.name for p in self.impl.signature.parameters.values() if p.kind in kinds]
+        names += [str(n) for n in range(len(names), len(self.args))]
+        return {k: v for k, v in {**dict(zip(names, self.args)), **self.kwargs}.items() if k not in (without or ())}
+
+    def with_kernel(self, result: AutotuneResult) -> AutotuneResult:
+        """A result of other arguments, with the kernel of its configuration for these."""
+        kernel = self.compile(result.config)
+        kernel.config = dict(result.config)
+        return replace(result, kernel=kernel)
+
     def program(self, config: Config) -> Any:
         """The tile program of a configuration."""
         return self.impl.get_tir(*self.args, **self.kwargs, **_without(config, COMPILE_KEYS))
 
     def compile(self, config: Config) -> Any:
         """The kernel of a configuration, from the cache where it is there."""
-        impl = self.impl.with_options(**_only(config, COMPILE_KEYS)) if COMPILE_KEYS & set(config) else self.impl
-        return impl.compile(*self.args, **self.kwargs, **_without(config, COMPILE_KEYS))
+        return self._with_options(config).compile(*self.args, **self.kwargs, **_without(config, COMPILE_KEYS))
+
+    def call(self, config: Config) -> Any:
+        """What the function gives under a configuration: a kernel, of an eager one the outputs."""
+        return self._with_options(config)(*self.args, **self.kwargs, **_without(config, COMPILE_KEYS))
+
+    def _with_options(self, config: Config) -> Any:
+        """The function under the options of the compilation that a configuration carries."""
+        return self.impl.with_options(**_only(config, COMPILE_KEYS)) if COMPILE_KEYS & set(config) else self.impl
 
     def compile_options(self, config: Config) -> dict[str, Any]:
         """Keyword arguments of `tilelang.compile` that give the same cache entry as `compile`."""
@@ -119,11 +140,7 @@ def _search_key(problem: Problem, configs: Sequence[Config], profile: ProfileOpt
 
     import tilelang
 
-    skip = set(profile.do_not_specialize or ())
-    arguments = {
-        "args": [_describe(a) for a in problem.args],
-        "kwargs": {k: _describe(v) for k, v in problem.kwargs.items() if k not in skip},
-    }
+    arguments = {k: _describe(v) for k, v in problem.named(profile.do_not_specialize).items()}
     device = torch.cuda.get_device_properties(torch.cuda.current_device())
     facts = {
         "version": tilelang.__version__,

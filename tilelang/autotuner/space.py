@@ -8,10 +8,10 @@ Bayesian optimisation (optuna's TPE) in batches as wide as there are compile wor
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Config", "propose", "resolve_configs", "tunable_names"]
+__all__ = ["Config", "as_configs", "propose", "resolve_configs", "tunable_names"]
 
 Config = Mapping[str, Any]
 
@@ -19,17 +19,45 @@ Config = Mapping[str, Any]
 COMPILE_KEYS = frozenset({"pass_configs", "compile_flags"})
 
 
-def resolve_configs(configs: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The configurations as a list; a callable gets as many of the call's arguments as it takes."""
+def as_configs(configs: Any) -> Any:
+    """What a program gives as configurations: a function of the call, or a list. Raises TypeError for what is neither
+    a list nor made of dictionaries, ValueError for an empty one."""
     if callable(configs):
-        configs = _call_with_fitting(configs, args, kwargs)
-    found = [dict(config) for config in configs]
+        return configs
+    if configs is None or isinstance(configs, Mapping | str) or not isinstance(configs, Iterable):
+        raise TypeError(
+            f"configs is a list of dictionaries, [{{'block_M': 64}}, {{'block_M': 128}}], or a function that returns "
+            f"one, got {type(configs).__name__}"
+        )
+    found = list(configs)
+    wrong = next((c for c in found if not isinstance(c, Mapping)), None)
+    if wrong is not None:
+        raise TypeError(f"a configuration is a dictionary of parameters, {{'block_M': 64}}, got {wrong!r}")
     if not found:
         raise ValueError("autotune needs at least one configuration")
-    names = set(found[0])
+    return found
+
+
+def resolve_configs(
+    configs: Any, args: Sequence[Any], kwargs: Mapping[str, Any], signature: inspect.Signature | None = None
+) -> list[dict[str, Any]]:
+    """The configurations as a list; a callable gets as many of the call's arguments as it takes.
+
+    A parameter that only some of them set is the function's default in the others (ValueError where it has none).
+    """
+    if callable(configs):
+        configs = _call_with_fitting(configs, args, kwargs)
+    found = [dict(config) for config in as_configs(configs)]
+    names = list(dict.fromkeys(name for config in found for name in config if name not in COMPILE_KEYS))
+    parameters = signature.parameters if signature is not None else {}
     for config in found:
-        if set(config) != names:
-            raise ValueError(f"every configuration sets the same parameters: {sorted(names)} against {sorted(config)}")
+        for name in names:
+            if name in config:
+                continue
+            default = parameters[name].default if name in parameters else inspect.Parameter.empty
+            if default is inspect.Parameter.empty:
+                raise ValueError(f"{name} has no default, but the configuration {config} does not set it")
+            config[name] = default
     return found
 
 
@@ -45,7 +73,7 @@ def _call_with_fitting(configs: Callable[..., Any], args: Sequence[Any], kwargs:
 
 def tunable_names(signature: inspect.Signature, configs: Sequence[Config]) -> frozenset[str]:
     """The parameters that the configurations set. Raises ValueError for a name that the function does not take."""
-    names = frozenset(configs[0]) - COMPILE_KEYS
+    names = frozenset(name for config in configs for name in config) - COMPILE_KEYS
     unknown = sorted(names - set(signature.parameters))
     if unknown:
         raise ValueError(f"configurations set {unknown}, which are no parameters of the function: {signature}")
@@ -69,8 +97,9 @@ def _propose_by_tpe(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    axes = {name: list(dict.fromkeys(_key(c[name]) for c in configs)) for name in configs[0]}
-    by_key = {tuple(_key(c[name]) for name in axes): c for c in configs}
+    names = dict.fromkeys(name for c in configs for name in c)
+    axes = {name: list(dict.fromkeys(_key(c.get(name)) for c in configs)) for name in names}
+    by_key = {tuple(_key(c.get(name)) for name in axes): c for c in configs}
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True))
     pending = dict(by_key)
     tried = 0

@@ -118,13 +118,13 @@ class JITImpl:
             return self.eager.get_tir(*args, **kwargs)
         from tvm import tirx
 
-        self._check_call(args, kwargs)
+        self.check_call(args, kwargs)
         result = self.func(*args, **kwargs)
         if not isinstance(result, tirx.PrimFunc):
             raise TypeError(f"{self.func.__name__} must return a T.prim_func, got {type(result).__name__}")
         return result
 
-    def _check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raises `TypeError` for arguments that the function does not take, and says where options belong."""
         try:
             self.signature.bind(*args, **kwargs)
@@ -242,4 +242,6 @@ def jit_function(func: Callable[..., Any], options: JITOptions) -> JITImpl:
     """The decorator's work, options made."""
     if not callable(func):
         raise TypeError(f"tilelang.jit decorates a function, got {type(func).__name__}")
+    if hasattr(func, "impl"):
+        raise TypeError(f"tilelang.jit stands below tilelang.autotune: {func.__name__} is tuned already")
     return JITImpl(func, options)

@@ -191,7 +191,8 @@ class JITKernel:
         run.
         """
         if self.latency is None:
-            raise ValueError("this kernel was not tuned")
+            why = ": its configuration was ranked by an estimate, where no GPU was" if self.config is not None else ""
+            raise ValueError(f"this kernel was not tuned{why}")
         return self.latency, self.config, self.ref_latency
 
     def __repr__(self) -> str:
