@@ -10,7 +10,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from example_mla_decode import check, latent_decode, make_inputs, mla_decode  # noqa: E402
+from example_mla_decode import check, choose_splits, latent_decode, make_inputs, mla_decode, takes_turns  # noqa: E402
 from mla_seesaw import mla_seesaw  # noqa: E402
 
 from tilelang.codegen.compile import compile_cuda  # noqa: E402
@@ -41,6 +41,19 @@ def test_products_of_two_tiles_keep_their_registers(num_split: int) -> None:
     """Of 240 a thread the result takes 128: without room, ptxas spills and runs all products one by one (C7512)."""
     source = mla_seesaw.with_options(target="cuda").get_kernel_source(16, 128, 8192, 512, 64, num_split)
     assert not compile_cuda(source, "sm_90a").notes
+
+
+@pytest.mark.parametrize(("batch", "keys", "wanted"), [(128, 1024, True), (16, 8192, True), (1, 8192, False)])
+def test_two_tiles_in_turn_where_a_block_visits_several(batch: int, keys: int, wanted: bool) -> None:
+    splits = choose_splits(batch, 128, 1, keys, 132)
+    assert takes_turns(128, 1, keys, splits) == wanted
+    assert not takes_turns(16, 1, keys, splits)
+    assert not takes_turns(128, 2, keys, splits)
+
+
+def test_two_tiles_in_turn_need_heads_that_fill_a_tile() -> None:
+    with pytest.raises(ValueError, match="multiple of 64 heads"):
+        latent_decode(1, 16, 1, 4096, 512, 64, 1, in_turns=True)
 
 
 @pytest.mark.gpu

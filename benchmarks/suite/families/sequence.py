@@ -39,8 +39,8 @@ def _latent_case(machine: Machine, batch: int, keys: int, heads: int, dim: int, 
             scores = q @ latents.transpose(1, 2) + q_pe @ k_pe[:, :, 0].transpose(1, 2)
             return (scores * scale).softmax(-1) @ latents
 
-        def ours(in_turns: bool) -> Any:
-            kernel = module.latent_decode(batch, *size, in_turns)
+        def ours() -> Any:
+            kernel = module.latent_decode(batch, *size)
             return lambda: kernel(*inputs)
 
         def flash3() -> Any:
@@ -55,8 +55,7 @@ def _latent_case(machine: Machine, batch: int, keys: int, heads: int, dim: int, 
 
         want = torch.cat([eager(*(x[b : b + 1].float() for x in (q, q_pe, kv, k_pe))) for b in range(batch)])
         calls: dict[str, Prepare] = {
-            "tilelang": lambda: ours(False),
-            "tilelang in turns": lambda: ours(True),
+            "tilelang": ours,
             "fa3 bf16": flash3,
             "torch": lambda: lambda: eager(q, q_pe, kv, k_pe),
         }
