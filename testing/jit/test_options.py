@@ -127,3 +127,30 @@ def test_freezing_tells_types_apart() -> None:
     hash(freeze(({"a": [1, {2, 3}]}, [None, "x"])))
     with pytest.raises(TypeError, match="bytearray"):
         freeze([bytearray()])
+
+
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        ("cuda -keys=cuda,gpu -arch=sm_80", "cuda:sm_80"),
+        ("cuda -arch=sm_90a -max_num_threads=1024", "cuda:sm_90a"),
+        ('{"kind": "cuda", "arch": "sm_80"}', "cuda:sm_80"),
+        ('{"kind": "llvm", "keys": ["cpu"]}', "cpu"),
+    ],
+)
+def test_targets_as_tvm_writes_them(given, wanted):
+    assert str(resolve_target(given)) == wanted
+
+
+def test_a_target_object_without_an_architecture_means_the_device(monkeypatch):
+    from tvm import target
+
+    assert str(resolve_target(target.Target("cuda"))) == "cuda:sm_90a"
+    assert str(resolve_target(target.Target({"kind": "cuda", "arch": "sm_90"}))) == "cuda:sm_90a"
+    assert str(resolve_target(target.Target({"kind": "cuda", "arch": "sm_80"}))) == "cuda:sm_80"
+    assert str(resolve_target("cuda -arch=sm_90")) == "cuda:sm_90"  # which the program says itself
+
+
+def test_a_target_that_is_no_json():
+    with pytest.raises(ValueError, match="is no JSON"):
+        resolve_target('{"kind": cuda}')

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA text -> cubin, with what ptxas said about it.
 
-NVRTC compiles in process; nvcc is the fallback and can be asked for. The flags are the same for both. Approximate
-arithmetic is never switched on for a whole kernel unless asked: fast functions are device ops of their own.
+NVRTC compiles in process; nvcc is the fallback and can be asked for. Flags of programs are those of nvcc
+(`compiler_flags`). Approximate arithmetic is never switched on for a whole kernel unless asked: fast functions are
+device ops of their own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilelang.codegen import nvrtc
+from tilelang.codegen.compiler_flags import for_nvrtc
 from tilelang.support.diagnostics import Note, SourceSpan, render
 from tilelang.support.errors import UserError
 from tilelang.support.faults import keep_text
@@ -210,11 +212,11 @@ def _common_flags(options: CompileOptions) -> list[str]:
         flags.append("--use_fast_math")
     if options.line_info:
         flags.append("-lineinfo")
-    return [*flags, *options.extra]
+    return flags
 
 
 def _with_nvrtc(text: str, arch: Arch, options: CompileOptions) -> tuple[bytes, str, str]:
-    flags = [f"--gpu-architecture={arch.name}", "-default-device", *_common_flags(options)]
+    flags = [f"--gpu-architecture={arch.name}", "-default-device", *_common_flags(options), *for_nvrtc(options.extra)]
     flags += [f"--ptxas-options={f}" for f in _ptxas_flags(options)]
     flags += [f"-I{folder}" for folder in nvrtc.header_dirs()]
     ok, data, log, ptx = nvrtc.compile_program(text, flags)
@@ -230,7 +232,14 @@ def _with_nvcc(text: str, arch: Arch, options: CompileOptions) -> tuple[bytes, s
     with tempfile.TemporaryDirectory(prefix="tilelang-") as folder:
         source, cubin = Path(folder) / "kernel.cu", Path(folder) / "kernel.cubin"
         source.write_text(text, encoding="utf-8")
-        command = [str(nvcc), "-cubin", "-O3", f"-gencode=arch=compute_{code},code=sm_{code}", *_common_flags(options)]
+        command = [
+            str(nvcc),
+            "-cubin",
+            "-O3",
+            f"-gencode=arch=compute_{code},code=sm_{code}",
+            *_common_flags(options),
+            *options.extra,
+        ]
         command += [f"-Xptxas={f}" for f in _ptxas_flags(options)]
         command += [f"-I{d}" for d in include_dirs()[:1]]
         command += ["-keep", f"-keep-dir={folder}", "-o", str(cubin), str(source)]

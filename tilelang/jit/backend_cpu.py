@@ -6,13 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilelang.jit.executable import Executable
 from tilelang.runtime.arguments import ArgumentChecker
 from tilelang.runtime.signature import Signature
 
 __all__ = ["CpuExecutable"]
 
 
-class CpuExecutable:
+class CpuExecutable(Executable):
     """A program built for the host."""
 
     def __init__(self, func: Any, signature: Signature) -> None:

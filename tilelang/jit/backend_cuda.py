@@ -15,6 +15,7 @@ from typing import Any
 
 from tilelang.codegen import compile as toolchain
 from tilelang.jit import cache, performance
+from tilelang.jit.executable import Executable
 from tilelang.jit.lowering import lower_device
 from tilelang.runtime.kernel import CudaKernel
 from tilelang.runtime.signature import Signature
@@ -28,7 +29,7 @@ _TEXT, _NOTES, _PTX = "kernel.cu", "notes.json", "kernel.ptx"
 
 
 @dataclass(frozen=True)
-class CudaExecutable:
+class CudaExecutable(Executable):
     """A compiled CUDA kernel with what it was made from. Calling it takes all arguments, outputs included."""
 
     kernel: CudaKernel

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilelang.jit.executable import Executable
 from tilelang.runtime.arguments import ArgumentChecker
 from tilelang.runtime.signature import Signature
 from tilelang.support.options import CompileOptions
@@ -14,7 +15,7 @@ from tilelang.target.arch import Target
 __all__ = ["SimExecutable"]
 
 
-class SimExecutable:
+class SimExecutable(Executable):
     """A device program and the simulator that runs it; a fault that it finds is raised as `tilelang.sim.SimError`."""
 
     def __init__(self, func: Any, signature: Signature, target: Target, options: CompileOptions) -> None:

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from tilelang.ir import attrs
-from tilelang.jit.kernel import Executable, JITKernel
+from tilelang.jit.executable import Executable
+from tilelang.jit.kernel import JITKernel
 from tilelang.jit.pass_config import freeze_pass_configs, options_from
 from tilelang.jit.signature import normalize_out_idx, signature_of
 from tilelang.jit.target import resolve_target
@@ -26,7 +27,7 @@ from tilelang.support.logs import logger
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Target
 
-__all__ = ["clear_memory_cache", "compile", "outputs_of", "par_compile", "run_parallel"]
+__all__ = ["clear_memory_cache", "compile", "outputs_of", "par_compile", "rebuild", "run_parallel"]
 
 _BACKENDS = frozenset({None, "auto", "tvm_ffi", "nvrtc", "cython", "ctypes", "dlpack", "torch", "cutedsl"})
 
@@ -59,8 +60,19 @@ def compile(
     outputs = outputs_of(func, out_idx)
     where = resolve_target(target)
     options = _options_of(func, pass_configs, compile_flags)
+    return _kernel(func, outputs, where, options, bool(verbose) or env.verbose.get())
+
+
+def rebuild(program: str, outputs: tuple[int, ...], target: str, options: CompileOptions) -> JITKernel:
+    """The kernel of a serialised program: what a pickled kernel becomes."""
+    from tvm import ir
+
+    return _kernel(ir.load_json(program), outputs, resolve_target(target), options, env.verbose.get())
+
+
+def _kernel(func: Any, outputs: tuple[int, ...], where: Target, options: CompileOptions, verbose: bool) -> JITKernel:
     key = (func.script(show_meta=True), outputs, where, options)
-    return _once(key, lambda: _build(func, outputs, where, options, bool(verbose) or env.verbose.get()))
+    return _once(key, lambda: _build(func, outputs, where, options, verbose))
 
 
 class NotAProgram(TypeError, AssertionError):

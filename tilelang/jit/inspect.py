@@ -36,10 +36,14 @@ def lower(
     target_host: Any = None,
     out_idx: int | Sequence[int] | None = None,
     pass_configs: Mapping[Any, Any] | None = None,
+    runtime_only: bool = False,
+    enable_host_codegen: bool = False,
+    enable_device_compile: bool = False,
 ) -> CompiledArtifact:
     """Runs the pass pipeline and code generation for a GPU; compiles nothing. Works without a device.
 
-    Raises `ValueError` for the cpu target, which has no device program.
+    `target_host` and the last three are accepted: host code is data, and `tilelang.compile` compiles. Raises
+    `ValueError` for the cpu target, which has no device program.
     """
     where = resolve_target(target if target is not None else "cuda")
     if where.arch is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from tilelang.jit.executable import Executable
 from tilelang.jit.signature import named_handles
 from tilelang.jit.target import device_type
 from tilelang.runtime.allocate import OutputAllocator
@@ -16,31 +17,7 @@ from tilelang.runtime.signature import KernelParam, Signature
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Target
 
-__all__ = ["Executable", "JITKernel"]
-
-
-class Executable(Protocol):
-    """What a backend makes of a program: callable with all arguments, outputs included, checks included."""
-
-    def __call__(self, *args: Any) -> None: ...
-
-    @property
-    def kernel_source(self) -> str:
-        """What the device compiler reads."""
-        ...
-
-    @property
-    def host_source(self) -> str:
-        """How it is launched."""
-        ...
-
-    def ptx(self) -> str: ...
-
-    def sass(self) -> str: ...
-
-    def save(self, path: Path) -> None:
-        """Writes what `tilelang.runtime.load` reads."""
-        ...
+__all__ = ["JITKernel"]
 
 
 class JITKernel:
@@ -50,6 +27,9 @@ class JITKernel:
     allocated on the device of the first tensor input. Inputs may be given by name. Where kernels run in host memory
     (cpu, sim) they may be numpy arrays; without a torch tensor among them the outputs are arrays as well. A wrong
     number of inputs is a `ValueError`, an unknown name a `TypeError`.
+
+    A kernel never changes: its copy is itself. Pickled, it is its program and options, compiled again (or found in the
+    cache) where it is loaded.
     """
 
     def __init__(
@@ -87,7 +67,23 @@ class JITKernel:
 
     @property
     def artifact(self) -> Executable:
+        """What the target made of the program, with its sources; the same as `adapter`."""
         return self.adapter
+
+    @property
+    def torch_function(self) -> JITKernel:
+        """What takes and gives tensors: the kernel itself."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JITKernel:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from tvm import ir
+
+        from tilelang.jit.driver import rebuild
+
+        return rebuild, (ir.save_json(self._func), self.signature.outputs, str(self.target), self.options)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         if named:
@@ -115,14 +111,20 @@ class JITKernel:
 
     # Looking into it.
 
+    @property
+    def kernel_source(self) -> str:
+        return self.adapter.kernel_source
+
+    @property
+    def host_source(self) -> str:
+        return self.adapter.host_source
+
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """Device source; with `kernel_only=False` followed by the host side."""
-        if kernel_only:
-            return self.adapter.kernel_source
-        return f"{self.adapter.kernel_source}\n{self.adapter.host_source}"
+        return self.adapter.get_kernel_source(kernel_only)
 
     def get_host_source(self) -> str:
-        return self.adapter.host_source
+        return self.adapter.get_host_source()
 
     def show_source(self, which: str = "kernel") -> None:
         """Prints the kernel's, the host's, or both sources."""
@@ -194,6 +196,13 @@ class JITKernel:
             why = ": its configuration was ranked by an estimate, where no GPU was" if self.config is not None else ""
             raise ValueError(f"this kernel was not tuned{why}")
         return self.latency, self.config, self.ref_latency
+
+    def update_tuner_result(
+        self, latency: float, config: dict[str, Any], ref_latency: float | None = None
+    ) -> JITKernel:
+        """Leaves the result of a search of one's own on the kernel: times in ms."""
+        self.latency, self.config, self.ref_latency = latency, config, ref_latency
+        return self
 
     def __repr__(self) -> str:
         return f"JITKernel({self.signature.describe()}, target={self.target})"

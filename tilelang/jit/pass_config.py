@@ -57,6 +57,7 @@ class PassConfigKey(str, Enum):
     TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
     TL_DISABLE_SHARED_MEMORY_REUSE = "tl.disable_shared_memory_reuse"
     TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE = "tl.enable_aggressive_shared_memory_merge"
+    TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS = "tl.debug_merge_shared_memory_allocations"
     TL_ENABLE_LOWER_LDGSTG = "tl.enable_lower_ldgstg"
     TL_ENABLE_LOWER_LDGSTG_PREDICATED = "tl.enable_lower_ldgstg_predicated"
     TL_ENABLE_ASYNC_COPY = "tl.enable_async_copy"
@@ -181,6 +182,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_DISABLE_THREAD_STORAGE_SYNC: _Effect("sync_threads", _not),
     _K.TL_DISABLE_SHARED_MEMORY_REUSE: _Effect("reuse_shared", _not),
     _K.TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE: _none("tiles whose lives are apart share their bytes"),
+    _K.TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS: _none("`tilelang inspect` shows where every tile lies"),
     _K.TL_ENABLE_LOWER_LDGSTG: _none("global accesses are always given their instruction by the compiler"),
     _K.TL_ENABLE_LOWER_LDGSTG_PREDICATED: _none("accesses under a guard are predicated by ptxas"),
     _K.TL_ENABLE_ASYNC_COPY: _Effect("cp_async"),

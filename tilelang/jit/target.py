@@ -8,6 +8,7 @@ kernel is compiled, never at import.
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 from tilelang.runtime import device
@@ -15,6 +16,8 @@ from tilelang.support.env import env
 from tilelang.target.arch import ARCHS, DEFAULT_CUDA, Arch, Target, parse_target
 
 __all__ = ["cuda_arch", "device_type", "resolve_target"]
+
+_ASSUMED_BY_TVM = "sm_50"  # where TVM sees no device
 
 
 def device_type(target: Target) -> str:
@@ -56,7 +59,10 @@ def _arch_of(capability: tuple[int, int]) -> Arch:
 
 def resolve_target(target: Any = None) -> Target:
     """The target that a user means: None, "auto", "cuda", "cuda:sm_90a", "cuda -arch=sm_90a", "cpu", "sim", a
-    dictionary with kind and arch, a TVM Target.
+    dictionary with kind and arch or its JSON text, a TVM Target.
+
+    A TVM Target without an arch of the program's own has the one that TVM found or assumes, which has no "a": it means
+    the present device.
 
     Raises `ValueError` for a target that is not known.
     """
@@ -82,8 +88,15 @@ def _resolve(text: str, cuda_arch_text: str | None, driver: str) -> Target:
 def _text_of(target: Any) -> str:
     if target is None:
         return "auto"
+    if isinstance(target, str) and target.lstrip().startswith("{"):
+        try:
+            target = json.loads(target)
+        except ValueError as error:
+            raise ValueError(f"the target {target!r} is no JSON: {error}") from None
     if isinstance(target, str):
-        return target.strip() or "auto"
+        kind, *options = target.split() or ["auto"]
+        named = dict(o.lstrip("-").split("=", 1) for o in options if o.startswith("-") and "=" in o)
+        return f"{kind}:{named['arch']}" if "arch" in named else " ".join([kind, *options])
     if isinstance(target, dict):
         kind, arch = target.get("kind", "auto"), target.get("arch", "")
     else:
@@ -92,4 +105,6 @@ def _text_of(target: Any) -> str:
         arch = attrs.get("arch", "")
         if kind is None:
             raise ValueError(f"a target is a string, a dictionary or a TVM Target, got {type(target).__name__}")
+        if str(kind) == "cuda" and (arch == _ASSUMED_BY_TVM or cuda_arch().name == f"{arch}a"):
+            arch = ""
     return f"{kind}:{arch}" if arch and str(kind) in ("cuda", "sim") else str(kind)

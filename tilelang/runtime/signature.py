@@ -27,6 +27,21 @@ class KernelParam:
     def is_scalar(self) -> bool:
         return not self.shape
 
+    def torch_dtype(self) -> Any:
+        """The element type as torch calls it; of elements smaller than a byte, that of the bytes that hold them."""
+        from tilelang.runtime.dtypes import torch_dtype
+
+        return torch_dtype(self.dtype)
+
+    def is_unsigned(self) -> bool:
+        return self.dtype.startswith("uint")
+
+    def is_float8(self) -> bool:
+        return self.dtype.startswith("float8")
+
+    def is_boolean(self) -> bool:
+        return self.dtype == "bool"
+
     def get_shape(self) -> list[int | str]:
         return list(self.shape)
 
