@@ -225,6 +225,37 @@ def test_one_thread_reads_what_all_hold():
     np.testing.assert_allclose(o[0], a.sum(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("use", ["atomic", "call", "variable"])
+@pytest.mark.parametrize("n", [64, 96])
+def test_one_thread_uses_what_it_holds(use, n):
+    """One warp alone may hold a reduced element; a thread of it hands it to memory, to a function, to a variable."""
+
+    @T.prim_func
+    def main(A: T.Tensor((n,), "float32"), O: T.Tensor((1,), "float32"), P: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((n,), "float32")
+            r = T.alloc_fragment((1,), "float32")
+            T.copy(A, x)
+            T.reduce_max(x, r)
+            for _ in T.serial(2):
+                if T.get_thread_binding() == 0:
+                    if use == "atomic":
+                        T.atomic_max(O[0], r[0])
+                    elif use == "call":
+                        O[0] = T.max(O[0], T.call_extern("float32", "fabsf", r[0]))
+                    else:
+                        v = r[0] * 0.5
+                        total = T.alloc_var("float32", 0.0)
+                        for _ in T.serial(2):
+                            total += v
+                        O[0] = total
+            T.copy(x, P)
+
+    a, o, p = agree(main, np.abs(floats(n)), zeros(1), zeros(n), cpu=use != "call")
+    np.testing.assert_allclose(o[0], a.max(), rtol=1e-6)
+    np.testing.assert_array_equal(p, a)
+
+
 def test_named_barriers_of_the_program_count():
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):

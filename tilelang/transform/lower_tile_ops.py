@@ -43,6 +43,7 @@ from tilelang.ir.stmts import (
     as_list,
     as_stmt,
     bodies,
+    buffers_in,
     const_int,
     dtype_of,
     kernel_of,
@@ -68,7 +69,7 @@ from tilelang.transform.lower.bulk_copy import (
     lower_tma_store,
 )
 from tilelang.transform.lower.cluster_copy import lower_cluster_copy
-from tilelang.transform.lower.context import LowerContext, relative
+from tilelang.transform.lower.context import LowerContext, is_fragment, relative
 from tilelang.transform.lower.cumulate import lower_cumulate
 from tilelang.transform.lower.fast_math import lower_math
 from tilelang.transform.lower.gemm_fma import lower_gemm_fma
@@ -299,7 +300,7 @@ class _Lowerer:
             ctx.within(stmt.node, stmt.value)
             return self.lower(bodies(stmt)[0], ctx)
         inner = bodies(stmt)
-        if not inner or not any(_is_tile_code(s) for s in walk_list([stmt])):
+        if not inner or not (any(_is_tile_code(s) for s in walk_list([stmt])) or self.narrows(stmt)):
             return placed(as_list(lower_scalar(stmt, ctx)), stmt.span)
         if isinstance(stmt, tirx.For):
             return [self.lower_loop(stmt, ctx)]
@@ -307,6 +308,15 @@ class _Lowerer:
         if isinstance(stmt, tirx.IfThenElse):
             return [*(branch := self.by_warps(stmt))[:-1], with_bodies(_lower_head(branch[-1], ctx), arms)]
         return [with_bodies(_lower_head(stmt, ctx), arms)]
+
+    def narrows(self, stmt: Any) -> bool:
+        """Does a branch of some threads alone use elements of fragments? It is enough that these threads hold them."""
+        branches = [s for s in walk_list([stmt]) if isinstance(s, tirx.IfThenElse)]
+        return any(
+            any(group not in (None, self.group) for group in self.groups.inside(branch, self.group))
+            and any(is_fragment(b) for b in buffers_in(branch))
+            for branch in branches
+        )
 
     def by_warps(self, stmt: Any) -> list[Any]:
         """A branch that whole warps take together, behind the definition of its warp as a uniform value: code in it may
