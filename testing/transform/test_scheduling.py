@@ -932,6 +932,30 @@ def test_cp_async_copies_run_ahead_in_all_loops_that_fill_a_tile_or_in_none(dept
     assert shape_of(allocs(done)["S"].buffer) == ((max(depths), 64, 32) if min(depths) > 1 else (64, 32))
 
 
+@pytest.mark.parametrize(("stages", "again"), [(2, False), (3, False), (2, True)])
+def test_transfers_that_store_what_cp_async_loaded_see_it_and_have_read_it(stages: int, again: bool) -> None:
+    """A bulk store reads by another proxy than the copies wrote by, and goes on after its thread."""
+    shape = ((512, 64), "float16")
+    with Builder(48, params={"A": shape, "B": shape}) as b:  # no whole warps: no producer
+        A, B = b.args
+        S = b.shared("S", (32, 64))
+        with b.serial(2) if again else nullcontext(0) as half:
+            with b.serial(8, stages) as k:
+                b.copy(region(A, (half * 256 + k * 32, 32), (0, 64)), S)
+                b.copy(S, region(B, (half * 256 + k * 32, 32), (0, 64)))
+    got = [line.strip() for line in outline(after(b.func, "insert_sync", SM90))]
+    inside = got[got.index(f"for 8 stages={stages}") :]
+    order = ["fence_proxy_async", "bulk_wait_read", "sync_threads", "async loop S", "copy S B tma_store"]
+    assert [line for line in inside if line in order][: len(order)] == order
+    rng = np.random.default_rng(0)
+    data = {"A": rng.integers(-3, 4, (512, 64)).astype(np.float16), "B": np.zeros((512, 64), np.float16)}
+    for policy in ("rr", "random"):
+        result = simulate(lower(b.func, SM90), data, grid=(1,), policy=policy)
+        assert not result.reports
+        stored = 512 if again else 256
+        np.testing.assert_array_equal(data["B"][:stored], data["A"][:stored])
+
+
 def test_a_tile_that_one_pass_fills_twice_does_not_run_ahead() -> None:
     with Builder(
         128, params={"A": ((64, 128), "float16"), "C": ((64, 64), "float32"), "D": ((64, 64), "float32")}

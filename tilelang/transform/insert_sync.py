@@ -171,6 +171,8 @@ class _Inserter:
                 self.leave_early(stmt, state, out)
                 out.append(stmt)
             elif op is not None and op.name == "sync_threads":
+                if op.attrs["inserted"]:
+                    self.refill(state, out)
                 self.barrier(state, out, stmt)
             elif op is not None and op.name == "release":
                 out += self.release(op, state)
@@ -204,6 +206,13 @@ class _Inserter:
         state.stores.clear()
         attrs = {**op.attrs, "converged": False}
         return [*self.elected("bulk_wait_read"), make_tile_op(op.name, op.operands, attrs, op.span)]
+
+    def refill(self, state: _State, out: list[Any]) -> None:
+        """In front of the barrier behind which copies of the block fill slots of its rings again: who issued transfers
+        that store such slots waits until they have read them."""
+        if state.stores & self.rings:
+            out += self.elected("bulk_wait_read")
+            state.stores.clear()
 
     def once(self, store: TileOp) -> Any:
         """A store_tile that knows whether its own slots may still be read by stores of an earlier round."""

@@ -19,9 +19,9 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import is_async_gemm
+from tilelang.analysis.effects import Touch, touches
 from tilelang.analysis.loads import Site, load_sites, run_ahead_obstacle
-from tilelang.ir.attrs import ASYNC_COPY, RING
+from tilelang.ir.attrs import ASYNC_COPY, RING, SHARED_SCOPES
 from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import (
     Kernel,
@@ -119,8 +119,9 @@ class _Pipeliner:
         for s in range(stages - 1):
             head += [fetch(tirx.const(s, "int32"), tirx.const(s, "int32")), device_op("cp_async_commit")]
         ahead = step + (stages - 1)
-        # wgmma reads through the async proxy: every thread publishes what its own copies wrote
-        fence = [device_op("fence_proxy_async")] if any(is_async_gemm(s) for s in walk_list(rest)) else []
+        # wgmma and bulk stores read through the async proxy: every thread publishes what its own copies wrote
+        by_proxy = any(_reads_by_proxy(t) for s in rest for t in touches(s))
+        fence = [device_op("fence_proxy_async")] if by_proxy else []
         inside = [
             device_op("cp_async_wait", pending=stages - 2),
             *fence,
@@ -137,6 +138,10 @@ class _Pipeliner:
 
 def _is_async(stmt: Any) -> bool:
     return isinstance(stmt, tirx.For) and int(stmt.annotations.get(ASYNC_COPY, 0)) == 1
+
+
+def _reads_by_proxy(touch: Touch) -> bool:
+    return touch.asynchronous and not touch.write and touch.buffer.ty.storage_scope in SHARED_SCOPES
 
 
 def _ends(nest: Any) -> tuple[Any, Any]:
