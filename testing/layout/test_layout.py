@@ -291,6 +291,18 @@ def test_reshape_keeps_row_major_order(layout, data):
         assert np.array_equal(got.arrays[a].reshape(total, -1), layout.arrays[a].reshape(total, -1))
 
 
+@given(layouts(flattened=True) | layouts(), st.data())
+def test_extents_of_one_come_and_go_in_every_layout(layout, data):
+    shape = [n for n in layout.shape if n != 1]
+    for _ in range(data.draw(st.integers(0, 3))):
+        shape.insert(data.draw(st.integers(0, len(shape))), 1)
+    got = layout.reshape(shape)
+    assert got.shape == tuple(shape) and sum(got.groups) == len(shape)
+    for a in layout.axes:
+        mine = layout.arrays[a]
+        assert np.array_equal(got.arrays[a].reshape(mine.shape), mine)
+
+
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 40))
 def test_split_is_divmod(radices, at):
     digits, cur = [], 1

@@ -235,6 +235,8 @@ class DigitLayout:
     def reshape(self, shape: Sequence[int]) -> DigitLayout:
         """Same elements in row-major order under another shape."""
         assert math.prod(shape) == math.prod(self.shape), (shape, self.shape)
+        if [n for n in shape if n != 1] == [n for n in self.shape if n != 1]:
+            return self._with_ones(shape)
         flat: tuple[Digit, ...] = ()
         for g in reversed(range(len(self.digits))):
             ds, extent = self.digits[g], self.extents[g]
@@ -245,6 +247,22 @@ class DigitLayout:
             flat += ds
         widths, parts = peel(flat, shape)
         return replace(self, shape=tuple(shape), digits=tuple(parts), groups=tuple(widths))
+
+    def _with_ones(self, shape: Sequence[int]) -> DigitLayout:
+        """The layout under a shape that differs in extents of one alone: no group changes, padded or not."""
+        groups: list[int] = []
+        digits: list[tuple[Digit, ...]] = []
+        dims = list(shape)
+        for extent, ds in zip(self.extents, self.digits, strict=True):
+            while extent > 1 and dims[0] == 1:
+                groups, digits, dims = [*groups, 1], [*digits, ()], dims[1:]
+            width, reached = 0, 1
+            while reached < extent:
+                reached, width = reached * dims[width], width + 1
+            if width:
+                groups, digits, dims = [*groups, width], [*digits, ds], dims[width:]
+        ones: list[tuple[Digit, ...]] = [()] * len(dims)
+        return replace(self, shape=tuple(shape), digits=(*digits, *ones), groups=(*groups, *(1 for _ in dims)))
 
     def separate(self) -> DigitLayout:
         """The same function with one group per dimension."""
