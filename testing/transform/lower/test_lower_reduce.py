@@ -147,3 +147,13 @@ def test_lanes_exchange_before_they_choose(kind: str) -> None:
     put_fragment(mach, ctx, src, x)
     mach.run(stmt)
     np.testing.assert_array_equal(get_fragment(mach, ctx, dst), getattr(x, kind)(1))
+
+
+@pytest.mark.parametrize(("threads", "times"), [(1024, True), (257, 8)])
+def test_results_of_single_threads_meet_in_a_loop(threads: int, times: Any) -> None:
+    """Straight code for the results of 32 warps compiles in no time, for those of 257 threads in minutes."""
+    layout = spread.coalesced((3, threads), threads, 1, threads)
+    _, stmt = run(layout, threads, "max", 1, "int32")
+    found = [s for s in walk_list(as_list(stmt)) if isinstance(s, tirx.For) and int(s.extent) == threads // 32 - 1]
+    found += [s for s in walk_list(as_list(stmt)) if isinstance(s, tirx.For) and int(s.extent) == threads - 1]
+    assert found and [loop.annotations["pragma_unroll"] for loop in found] == [times] * len(found)

@@ -154,11 +154,7 @@ class _Emitter:
             return self._constants(groups)
         if groups == 1:
             return body
-        if self.plan.fragments or groups <= MAX_UNROLL:
-            return unrolled(self.group, groups, body)
-        return tirx.For(
-            self.group, const(0), const(groups), tirx.ForKind.SERIAL, body, annotations={"pragma_unroll": 8}
-        )
+        return unrolled(self.group, groups, body, None if self.plan.fragments else MAX_UNROLL)
 
     def _constants(self, groups: int) -> Stmt:
         try:

@@ -44,6 +44,7 @@ from tilelang.transform.lower.translate import guarded, unrolled
 __all__ = ["KINDS", "Kind", "accumulator", "lower_any_row", "lower_combine", "lower_reduce"]
 
 WARP = 32
+MAX_WARPS = 32  # of a block: where single threads meet instead, their results are too many for straight code
 CHAINS = 2
 
 
@@ -165,7 +166,7 @@ def _meet(
         p = tirx.Var("p", "int32")
         first = tirx.BufferStore(registers, scratch[flat], [q])
         rest = fold(q, scratch[(p + 1) * total + flat])
-        return guarded(valid, as_stmt([first, unrolled(p, count - 1, rest)]))
+        return guarded(valid, as_stmt([first, unrolled(p, count - 1, rest, MAX_WARPS)]))
 
     return [each(write), ctx.barrier(), each(read), ctx.barrier()]
 

@@ -48,9 +48,11 @@ def guarded(conditions: Sequence[Expr], body: Stmt) -> Stmt:
     return tirx.IfThenElse(tirx.all(*conditions), body, None, span=body.span) if conditions else body
 
 
-def unrolled(var: Any, extent: int, body: Stmt) -> Stmt:
-    """A loop that stays a loop in the text and is unrolled by the device compiler."""
-    return tirx.For(var, const(0), const(extent), tirx.ForKind.SERIAL, body, annotations={"pragma_unroll": True})
+def unrolled(var: Any, extent: int, body: Stmt, most: int | None = None) -> Stmt:
+    """A loop that stays a loop in the text and is unrolled by the device compiler: whole, or, if there are more than
+    `most` iterations, eight at a time."""
+    times = True if most is None or extent <= most else 8
+    return tirx.For(var, const(0), const(extent), tirx.ForKind.SERIAL, body, annotations={"pragma_unroll": times})
 
 
 def zero(dtype: str) -> Expr:
