@@ -212,6 +212,25 @@ def element_to_element(threads):
 
 
 @program()
+def offsets_of_the_call():
+    """A tile starts where numbers of 32 and of 64 bits say: before the tensor, in it, behind it."""
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(A: T.Tensor((n, 13), "int32"), B: T.Tensor((16, 16), "int32"), r: T.int32, c: T.int64):
+        with T.Kernel(1, threads=96):
+            S = T.alloc_shared((16, 16), "int32")
+            T.copy(A[r, c], S)
+            T.copy(S, B)
+
+    a, border = ints(19, 13), 40
+    wide = torch.zeros(19 + 2 * border, 13 + 2 * border, dtype=torch.int32)
+    wide[border : border + 19, border : border + 13] = a
+    starts = ((0, 0), (-5, -7), (18, 12), (20, 1), (-16, 0), (3, -2))
+    return [run(main, a, out(wide[r + border :, c + border :][:16, :16]), r, c) for r, c in starts]
+
+
+@program()
 def slices_from_the_end():
     """Negative indices count from the end, in elements and in slices."""
 

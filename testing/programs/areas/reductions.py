@@ -186,6 +186,28 @@ def kept_dimension(keep):
     return run(main, a, out(a - a.amax(1, keepdim=True)))
 
 
+@program(shape=((3, 5, 7), (1, 9, 33)), threads=(96, 160))
+def kept_dimension_in_the_middle(shape, threads):
+    """A dimension in the middle of a shared tile is reduced, into a shared tile that keeps it and into registers."""
+    low, _, high = shape
+
+    @T.prim_func
+    def main(A: T.Tensor(shape, "int32"), B: T.Tensor((low, 1, high), "int32"), C: T.Tensor((low, high), "int32")):
+        with T.Kernel(1, threads=threads):
+            S = T.alloc_shared(shape, "int32")
+            kept = T.alloc_shared((low, 1, high), "int32")
+            most = T.alloc_fragment((low, high), "int32")
+            T.copy(A, S)
+            T.fill(kept, 100)
+            T.reduce_max(S, most, dim=1)
+            T.reduce_sum(S, kept, dim=1, clear=False)
+            T.copy(kept, B)
+            T.copy(most, C)
+
+    a = ints(*shape)
+    return run(main, a, out(a.sum(1, keepdim=True, dtype=torch.int32) + 100), out(a.max(1).values))
+
+
 @program(part=((0, 20), (7, 30)))
 def part_of_a_tile(part):
     """A slice is reduced, the rest of the tile does not count."""

@@ -78,7 +78,7 @@ def loop(
     first, end = const_int(lo), const_int(hi)
     if first is not None and end is not None and end - first == 1:
         return body(lo)
-    v = tirx.Var(name, "int32")
+    v = tirx.Var(name, dtype_of(lo + hi))
     return tirx.For(v, lo, hi - lo, kind, body(v))
 
 
