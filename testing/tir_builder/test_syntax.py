@@ -111,6 +111,34 @@ def test_membership_of_device_values():
     assert a == [3, 1, 1, 1, 1, 1, 1, 0]
 
 
+def test_numbers_of_libraries_compare_as_numbers():
+    @T.prim_func
+    def main(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            if A[0] == np.int64(3):
+                A[1] = 1
+            if A[0] != np.float32(3):
+                A[2] = 1
+            if A[0] in (np.int32(5), np.array(3)):
+                A[3] = 1
+
+    a = np.array([3, 0, 0, 0], np.int32)
+    build_cpu(main)(a)
+    assert a.tolist() == [3, 1, 0, 1]
+
+
+def test_a_tile_is_not_none():
+    @T.prim_func
+    def main(A: T.Tensor((2,), "int32")):
+        with T.Kernel(1, threads=32):
+            A[0] = 1 if A != None else 2  # noqa: E711 - what it is about
+            A[1] = 1 if A == None else 2  # noqa: E711
+
+    a = np.zeros(2, np.int32)
+    build_cpu(main)(a)
+    assert a.tolist() == [1, 2]
+
+
 def test_a_context_manager_cannot_hide_an_error():
     with pytest.raises(errors.IndexCount):
 

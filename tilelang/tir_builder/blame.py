@@ -192,7 +192,8 @@ def _wrapped(exc: Exception) -> UserError | None:
     if isinstance(exc, ZeroDivisionError) and (direct or ours):
         return errors.DivisionByZero(quotient="this")
     if ours and (isinstance(exc, OverflowError) or text == "math domain error"):
-        return errors.BadOperation(why=f"this constant is no finite number: {text}")
+        instead = "use a constant that its type holds; T.infinity(dtype) is its infinity"
+        return errors.BadOperation(why=f"this constant is no finite number: {text}", instead=instead)
     if isinstance(exc, ValueError) and "and / or / not" in text:
         return errors.NoTruthValue()
     if direct and isinstance(exc, AttributeError) and isinstance(exc.obj, ir.Expr):

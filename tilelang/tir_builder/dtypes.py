@@ -53,7 +53,8 @@ class DType(str):
             return values[0].map(lambda lane: cast_to(lane, element))
         values = values * count if len(values) == 1 else values
         if count not in (1, len(values)):
-            raise errors.BadOperation(why=f"T.{self!s} has {count} lanes, not {len(values)}")
+            why = f"T.{self!s} has {count} lanes, not {len(values)}"
+            raise errors.BadOperation(why=why, instead=f"give {count} values, or one for all lanes")
         return Vector(element, tuple(cast_to(v, element) for v in values))
 
     @property
@@ -145,7 +146,8 @@ def _constant(value: bool | int | float, dtype: str) -> Any:
     elif dtype in _GREATEST and math.isfinite(value):
         fits = abs(value) <= _GREATEST[dtype]
     if not fits:
-        raise errors.BadOperation(why=f"{value} is no value of the type {dtype}")
+        instead = "use a number that the type has, or a tile of a wider type"
+        raise errors.BadOperation(why=f"{value} is no value of the type {dtype}", instead=instead)
     return tirx.const(value, dtype)
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilelang.support.diagnostics import Note
 from tilelang.support.errors import UserError
 
@@ -232,7 +234,12 @@ class BadOperation(UserError, TypeError):
 
     code = "TL2020"
     message = "{why}"
-    help = "check the kinds of the operands: tiles are indexed before arithmetic, bit operations need integers"
+    help = "{instead}"
+
+    def __init__(
+        self, *, instead: str = "compute with numbers, expressions and single elements of tiles", **fields: Any
+    ):
+        super().__init__(instead=instead, **fields)
 
 
 class IndexCount(UserError, IndexError):

@@ -379,7 +379,8 @@ class Tracer:
         """A set. Raises BadOperation where it holds device values: which of them are equal is not known."""
         unknown = next((v for v in value if isinstance(v, ir.Expr)), None)
         if unknown is not None:
-            raise errors.BadOperation(why=f"a set cannot hold {values.describe(unknown)}")
+            why = f"a set cannot hold {values.describe(unknown)}"
+            raise errors.BadOperation(why=why, instead="use a tuple or a list: only the device knows which are equal")
         return value
 
     @staticmethod
@@ -404,7 +405,8 @@ class Tracer:
         if isinstance(function, tirx.PrimFunc):
             raise errors.UnsupportedSyntax(what="calling a T.prim_func", instead="make it a @T.macro, which is inlined")
         if isinstance(function, ir.Expr):
-            raise errors.BadOperation(why=f"{values.describe(function)} cannot be called")
+            why = f"{values.describe(function)} cannot be called"
+            raise errors.BadOperation(why=why, instead="elements are read with brackets: A[i]")
         if isinstance(function, types.BuiltinMethodType) and isinstance(function.__self__, list | dict | set):
             return functools.partial(self._container_method, function)
         call = getattr(type(function), "__call__", None)  # noqa: B004 - the method, to look at its code

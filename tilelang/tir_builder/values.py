@@ -52,6 +52,7 @@ PYTHON_OPS: dict[str, Callable[[Any, Any], Any]] = {
     "is": operator.is_, "is not": operator.is_not, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
 }  # fmt: skip
 _NUMBERS = (bool, int, float)
+_BITS = "cast the operands to integers: T.int32(x), or T.reinterpret(x, dtype) for the bits of x"
 _MAX_UNROLLED_POWER = 8
 
 
@@ -144,7 +145,9 @@ def as_expr(value: Any, dtype: str | None = None) -> ir.Expr:
         if getattr(value, "ndim", 0) and math.prod(value.shape) != 1:
             raise errors.BufferAsValue(what=f"a {type(value).__name__}", shape=tuple(value.shape))
         return as_expr(value.item(), dtype)
-    raise errors.BadOperation(why=f"{describe(value)} is not a number or an expression")
+    why = f"{describe(value)} is not a number or an expression"
+    asks = "; `x is None` asks whether a parameter was given" if value is None else ""
+    raise errors.BadOperation(why=why, instead=f"use a number, or an element of a tile{asks}")
 
 
 def as_condition(value: Any) -> Any:
@@ -205,7 +208,8 @@ def binary(op: str, a: Any, b: Any) -> Any:
         case "&" | "|" if kinds == ("bool", "bool"):
             return all_of([a, b]) if op == "&" else any_of([a, b])
         case "&" | "|" | "^" | "<<" | ">>" if floats:
-            raise errors.BadOperation(why=f"`{op}` needs integers, not {kinds[0]} and {kinds[1]}")
+            why = f"`{op}` needs integers, not {kinds[0]} and {kinds[1]}"
+            raise errors.BadOperation(why=why, instead=_BITS)
         case "<<" | ">>" if kinds[0] != kinds[1] and isinstance(b, tirx.IntImm):
             b = cast_to(int(b.value), kinds[0])
     return python_value(PYTHON_OPS[op](a, b))
@@ -297,21 +301,24 @@ def _power(a: Any, b: Any) -> Any:
 
 
 def compare(op: str, a: Any, b: Any) -> Any:
-    """`a op b` for a comparison. Objects that are no numbers compare as Python does."""
+    """`a op b` for a comparison; as Python does where neither is a value of the device, and for tiles and None.
+
+    Raises BadOperation and BufferAsValue for what has no value that the device could compare."""
     a, b = fold(a), fold(b)
     if op in ("in", "not in") and isinstance(b, ir.Expr):
         raise errors.NotIterable(what=describe(b))
     if op in ("in", "not in") and (isinstance(a, ir.Expr) or _holds_device_values(b)):
         found = _contains(b, a)
         return found if op == "in" else negate(found)
-    if op in ("is", "is not") and is_scalar(a) and _comparable(b):
-        raise errors.BadOperation(why=f"`{op}` compares Python objects, not the values of {describe(a)}")
+    if op in ("is", "is not") and is_scalar(a) and (isinstance(b, _NUMBERS) or is_scalar(b)):
+        why = f"`{op}` compares Python objects, not the values of {describe(a)}"
+        raise errors.BadOperation(why=why, instead=f"write `{'==' if op == 'is' else '!='}` to compare values")
     if op in ("is", "is not", "in", "not in") or not _device(a, b):
         return PYTHON_OPS[op](a, b)
     if is_buffer(a) and is_buffer(b):
         raise errors.BufferAsValue(what=f"buffer {a.name}", shape=shape_of(a))
-    if op in ("==", "!=") and not (_comparable(a) and _comparable(b)):
-        return PYTHON_OPS[op](a is b or (is_buffer(a) and is_buffer(b) and a.same_as(b)), True)
+    if op in ("==", "!=") and (a is None or b is None) and not (is_scalar(a) or is_scalar(b)):
+        return op == "!="  # a tile is there
     a, b = as_expr_like(a, b), as_expr_like(b, a)
     return python_value(fold(PYTHON_OPS[op](a, b)))
 
@@ -328,12 +335,9 @@ def _contains(container: Any, value: Any) -> Any:
         step = abs(container.step)
         return inside if step == 1 else all_of([inside, compare("==", binary("%", binary("-", value, low), step), 0)])
     if isinstance(container, str | bytes) or not isinstance(container, Collection):
-        raise errors.BadOperation(why=f"`in` looks for {describe(value)} in a {type(container).__name__}")
+        why = f"`in` looks for {describe(value)} in a {type(container).__name__}"
+        raise errors.BadOperation(why=why, instead="look in a tuple, a list or a range of numbers")
     return any_of([compare("==", value, item) for item in container])
-
-
-def _comparable(value: Any) -> bool:
-    return isinstance(value, _NUMBERS) or is_scalar(value)
 
 
 def all_of(values: list[Any]) -> Any:
@@ -397,7 +401,7 @@ def unary(op: str, a: Any) -> Any:
     if op == "+":
         return a
     if op == "~" and _is_float(kind):
-        raise errors.BadOperation(why=f"`~` needs integers, not {kind}")
+        raise errors.BadOperation(why=f"`~` needs integers, not {kind}", instead=_BITS)
     return negate(a) if op == "~" and kind == "bool" else python_value(_UNARY[op](a))
 
 

@@ -60,7 +60,8 @@ class Vector:
         """One operation on every lane; a number among the others is used for all lanes."""
         rows = [other.lanes if isinstance(other, Vector) else (other,) * len(self.lanes) for other in others]
         if any(len(row) != len(self.lanes) for row in rows):
-            raise errors.BadOperation(why=f"vectors of {len(self.lanes)} and {len(rows[0])} lanes do not go together")
+            why = f"vectors of {len(self.lanes)} and {len(rows[0])} lanes do not go together"
+            raise errors.BadOperation(why=why, instead="give both as many lanes, or use a number for all of them")
         lanes = tuple(one(*values) for values in zip(self.lanes, *rows, strict=True))
         kinds = {str(lane.ty.dtype) for lane in lanes}
         return Vector(kinds.pop(), lanes) if len(kinds) == 1 else self

@@ -104,7 +104,7 @@ def in_branches_of_threads():
                 O[1] = S[1]
             if tx < 20:
                 O[2] += 1
-            if 64 <= tx:
+            if tx >= 64:
                 O[3] += 1
             else:
                 O[4] += 1
