@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the project's kernels beside their peers on this machine's GPU, after checking every one of them.
 
-A family is a kind of kernel; each runs in a process of its own and takes about --seconds, compilation included. How a
-call is timed stands in suite/protocol.py. Ratios inside one row hold; numbers of different rows or runs do not compare.
+A family is a kind of kernel; each runs in a process of its own and takes about --seconds, compilation included
+(`--seconds 20 attention=60`: one of them longer than the others). How a call is timed stands in suite/protocol.py.
+Ratios inside one row hold; numbers of different rows or runs do not compare.
 
     python benchmarks/bench.py --commit $(git rev-parse --short HEAD) [--only gemm attention] [--protocol both]
     python benchmarks/bench.py --trial [--only norm]    # no GPU: small sizes on the CPU, correctness alone
@@ -42,7 +43,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", choices=list(FAMILIES), default=list(FAMILIES), metavar="FAMILY")
     parser.add_argument("--list", action="store_true", help="name the families")
     parser.add_argument("--rounds", type=int, default=MAX_ROUNDS, help="at most as many rounds a shape")
-    parser.add_argument("--seconds", type=float, default=60.0, help="time of a family")
+    parser.add_argument(
+        "--seconds", nargs="+", default=["60"], metavar="[FAMILY=]S", help="time of every family, and of single ones"
+    )
     parser.add_argument("--protocol", choices=("burst", "both"), default="burst", help="both: sustained load as well")
     parser.add_argument("--trial", action="store_true", help="small sizes on the CPU, one round")
     parser.add_argument(
@@ -51,6 +54,10 @@ def main() -> int:
     parser.add_argument("--peer", default=os.environ.get(VARIABLE, ""), help="folder that holds public TileLang")
     parser.add_argument("--child", nargs=2, metavar=("FAMILY", "FILE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    try:
+        args.seconds = _times(args.seconds)
+    except ValueError as error:
+        parser.error(f"argument --seconds: {error}")
     _prepare_torch()
     if args.list:
         print("\n".join(f"{name:20s} {make.__doc__.splitlines()[0]}" for name, make in FAMILIES.items()))
@@ -73,6 +80,19 @@ def main() -> int:
     return _measure(args, peer)
 
 
+def _times(words: list[str]) -> dict[str, float]:
+    """Seconds of each family from "60" for all and "gemm=90" for one. Raises ValueError for other words."""
+    times = dict.fromkeys(FAMILIES, 60.0)
+    for word in sorted(words, key=lambda word: "=" in word):  # what holds for all comes first
+        family, _, seconds = word.rpartition("=")
+        if family and family not in FAMILIES:
+            raise ValueError(f"no family {family!r}; --list names them")
+        if not float(seconds) > 0:
+            raise ValueError(f"{word!r} is no time")
+        times |= {family: float(seconds)} if family else dict.fromkeys(FAMILIES, float(seconds))
+    return times
+
+
 def _prepare_torch() -> None:
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False  # the references are float32
@@ -90,7 +110,7 @@ def _measure(args: argparse.Namespace, peer: SecondProcess | None) -> int:
     command += ["--peer", args.peer] if peer is not None else []
     for family in args.only:
         print(f"== {family}", flush=True)
-        outcome = runner.run_family(command, family, args.seconds)
+        outcome = runner.run_family(command, family, args.seconds[family])
         record["groups"].append(family)
         record["rows"] += outcome.rows
         if outcome.left_out:

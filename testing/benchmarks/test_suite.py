@@ -14,6 +14,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import bench  # noqa: E402
 import plot  # noqa: E402  (the benchmarks are no installed package)
 from suite import runner  # noqa: E402
 from suite.contest import Case, Machine, Setup, contest, relative_error  # noqa: E402
@@ -116,6 +117,14 @@ def test_rows_for_which_no_time_is_left_are_named(tmp_path: Path, monkeypatch: p
     assert [row["name"] for row in outcome.rows] == ["first"]
     assert outcome.left_out == ["second", "third"]
     assert outcome.ended == "not done after 1 s"
+
+
+def test_times_of_families() -> None:
+    times = bench._times(["gemm=90", "20"])
+    assert times["gemm"] == 90 and {times[family] for family in times if family != "gemm"} == {20}
+    for words, why in ((["gem=9"], "no family 'gem'"), (["0"], "no time"), (["gemm=-1"], "no time"), (["x"], "x")):
+        with pytest.raises(ValueError, match=why):
+            bench._times(words)
 
 
 def test_files_of_one_commit_grow_together(tmp_path: Path) -> None:
