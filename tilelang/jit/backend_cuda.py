@@ -17,6 +17,7 @@ from tilelang.codegen import compile as toolchain
 from tilelang.jit import cache, performance
 from tilelang.jit.executable import Executable
 from tilelang.jit.lowering import lower_device
+from tilelang.jit.postproc import cuda_hook
 from tilelang.runtime.kernel import CudaKernel
 from tilelang.runtime.signature import Signature
 from tilelang.support.logs import logger
@@ -97,11 +98,13 @@ class CudaExecutable(Executable):
         """Compiles a tile program, or takes it from the disk cache. Warns of what makes it slow."""
         key = cache.cache_key(func.script(show_meta=True), signature, str(target), options)
         tells = options.dump_ir or options.pass_times or options.layout_plot or options.ptxas_verbose
-        made = None if tells else _kept(key, func)
+        made = None if tells or cuda_hook() is not None else _kept(key, func)
         if made is None:
             made = _compile(func, signature, target, options)
-            cache.publish(key, partial(made.keep, func=func))
-        if any(note.places is None for note in made.performance) and performance.are_warnings_wanted():
+            if cuda_hook() is None:
+                cache.publish(key, partial(made.keep, func=func))
+        unlocated = any(note.places is None for note in made.performance) and cuda_hook() is None
+        if unlocated and performance.are_warnings_wanted():
             made = replace(made, performance=_located_notes(func, target, options))
             cache.update(key, _NOTES, made.notes_text(func))
         if options.kernels_dir:
@@ -136,6 +139,8 @@ def _compile(func: Any, signature: Signature, target: Target, options: CompileOp
     source = lower_to_cuda(device, target.arch)
     if options.line_directives:
         source = replace(source, text=source.with_lines()[0])
+    if (hook := cuda_hook()) is not None:
+        source = replace(source, text=hook(source.text, target))
     cubin = compile_source(source, _flags(options))
     if options.ptxas_verbose:
         logger.warning("%s: ptxas says\n%s", signature.name, cubin.log)

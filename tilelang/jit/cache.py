@@ -20,7 +20,16 @@ from pathlib import Path
 import tilelang
 from tilelang.support.env import env
 
-__all__ = ["cache_key", "disable_cache", "enable_cache", "is_cache_enabled", "lookup", "publish", "update"]
+__all__ = [
+    "cache_key",
+    "disable_cache",
+    "enable_cache",
+    "is_cache_enabled",
+    "lookup",
+    "publish",
+    "remove_kernels",
+    "update",
+]
 
 _switch: bool | None = None  # set by the program; None leaves it to the environment
 
@@ -90,6 +99,11 @@ def publish(key: str, write: Callable[[Path], None]) -> None:
         os.replace(staging, final)
     except OSError:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def remove_kernels() -> None:
+    """Removes all published kernels of this version; what other processes are reading stays readable to them."""
+    shutil.rmtree(env.cache_dir.get() / tilelang.__version__ / "kernels", ignore_errors=True)
 
 
 def update(key: str, name: str, text: str) -> None:

@@ -28,6 +28,7 @@ from tilelang.layout.swizzle import (
 )
 from tilelang.layout.table import AnyLayout, Table, recover
 from tilelang.layout.text import loads
+from tilelang.support.import_paths import lazy_names
 
 __all__ = [
     "FRAGMENT",
@@ -62,3 +63,12 @@ __all__ = [
     "shared_tile_of",
     "wavefronts",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {},
+    {
+        "make_cutlass_metadata_layout": "leave it out: T.gemm_sp takes places in the order of utils.sparse.compress",
+        "make_volta_swizzled_layout": "the oldest architecture is sm_80; make_swizzled_layout is for all",
+    },
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["compress", "randn_semi_sparse"]
+__all__ = ["compress", "randint_semi_sparse", "randn_semi_sparse"]
 
 _GROUP, _KEPT, _CODE_BITS = 4, 2, 4
 
@@ -45,7 +45,24 @@ def randn_semi_sparse(
     M: int, K: int, dtype: torch.dtype = torch.float16, device: Any = "cuda", transposed: bool = False
 ) -> torch.Tensor:
     """A random matrix (M, K), transposed if asked for, of which every four elements along K have two zeros."""
-    values = torch.randn(M, K // _GROUP, _GROUP, device=device)
-    drop = torch.rand_like(values).argsort(-1) < _KEPT
-    dense = values.masked_fill(drop, 0).reshape(M, K).to(dtype)
+    return _thinned(torch.randn(M, K // _GROUP, _GROUP, device=device), dtype, transposed)
+
+
+def randint_semi_sparse(
+    M: int,
+    K: int,
+    low: int,
+    high: int,
+    dtype: torch.dtype = torch.int8,
+    device: Any = "cuda",
+    transposed: bool = False,
+) -> torch.Tensor:
+    """The same of integers from `low` to `high`, which is not among them."""
+    return _thinned(torch.randint(low, high, (M, K // _GROUP, _GROUP), device=device), dtype, transposed)
+
+
+def _thinned(values: torch.Tensor, dtype: torch.dtype, transposed: bool) -> torch.Tensor:
+    """The matrix of groups of four, two of each set to zero."""
+    drop = torch.rand(values.shape, device=values.device).argsort(-1) < _KEPT
+    dense = values.masked_fill(drop, 0).flatten(1).to(dtype)
     return dense.t().contiguous() if transposed else dense

@@ -9,7 +9,22 @@ from tilelang.jit.target import cuda_arch
 from tilelang.language.errors import NotSupported
 from tilelang.target.arch import Arch, arch_of
 
-__all__ = ["CDNA", "CPU", "CUDA", "METAL", "RDNA", "TileDevice"]
+__all__ = [
+    "CDNA",
+    "CPU",
+    "CUDA",
+    "METAL",
+    "RDNA",
+    "TileDevice",
+    "auto_infer_current_arch",
+    "is_ada_arch",
+    "is_ampere_arch",
+    "is_cdna_arch",
+    "is_cpu_arch",
+    "is_cuda_arch",
+    "is_hopper_arch",
+    "is_volta_arch",
+]
 
 
 class TileDevice:
@@ -53,3 +68,40 @@ class CPU(TileDevice):
 
 class METAL(TileDevice):
     """Refused: no code is made for it."""
+
+
+def auto_infer_current_arch() -> CUDA:
+    """The model of the present device, or of the one compiled for where there is none."""
+    return CUDA("cuda")
+
+
+def _has_version(arch: TileDevice, low: int, high: int) -> bool:
+    return isinstance(arch, CUDA) and low <= arch.sm_version < high
+
+
+def is_cuda_arch(arch: TileDevice) -> bool:
+    return isinstance(arch, CUDA)
+
+
+def is_volta_arch(arch: TileDevice) -> bool:
+    return _has_version(arch, 70, 75)
+
+
+def is_ampere_arch(arch: TileDevice) -> bool:
+    return _has_version(arch, 80, 89)
+
+
+def is_ada_arch(arch: TileDevice) -> bool:
+    return _has_version(arch, 89, 90)
+
+
+def is_hopper_arch(arch: TileDevice) -> bool:
+    return _has_version(arch, 90, 100)
+
+
+def is_cdna_arch(arch: TileDevice) -> bool:
+    return isinstance(arch, CDNA)
+
+
+def is_cpu_arch(arch: TileDevice) -> bool:
+    return isinstance(arch, CPU)

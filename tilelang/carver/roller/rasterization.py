@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NoRasterization", "Rasterization", "Rasterization2DRow"]
+__all__ = ["NoRasterization", "Rasterization", "Rasterization2DColumn", "Rasterization2DRow"]
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,12 @@ class NoRasterization(Rasterization):
 @dataclass(frozen=True)
 class Rasterization2DRow(Rasterization):
     """Panels of `panel_width_` rows of tiles: `T.use_swizzle(panel_width_)`."""
+
+    panel_width_: int = 4
+
+
+@dataclass(frozen=True)
+class Rasterization2DColumn(Rasterization):
+    """Panels of `panel_width_` columns of tiles: `T.use_swizzle(panel_width_, order="column")`."""
 
     panel_width_: int = 4
