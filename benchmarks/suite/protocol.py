@@ -4,6 +4,7 @@
 A power-capped card slows down within milliseconds of dense work, so what ran before decides what is measured. Hence:
 
 * burst: sleep 40 ms, warm up for 3 ms, then the median of 12 ms of calls, each behind a write that flushes L2;
+* kernels alone: the mean of the profiler, behind such writes too, which counts no start of a launch;
 * rotating: calls over inputs that together exceed L2 follow each other, and their time is divided by their number;
 * sustained: a contestant runs alone for 300 ms, the second half counts, and the first peer runs before and after it.
 
@@ -22,7 +23,9 @@ from typing import Any, Protocol
 
 import torch
 
-__all__ = ["Call", "Clock", "Flushed", "HostTime", "Rotating", "SelfTimed", "Timed", "is_lost", "sustained_ms"]
+__all__ = [
+    "Call", "Clock", "Flushed", "HostTime", "KernelTime", "Rotating", "SelfTimed", "Timed", "is_lost", "sustained_ms",
+]  # fmt: skip
 
 PAUSE_S = 0.04
 WARM_MS, MEASURE_MS = 3.0, 12.0
@@ -84,6 +87,24 @@ class Rotating:
             return _between(replay, runs) / len(calls)
 
         return Timed(outputs[0], sample, replay, len(calls), why)
+
+
+class KernelTime:
+    """What the kernels of a call take by the profiler, L2 flushed before each: without the start of a launch."""
+
+    def start(self, calls: Sequence[Call]) -> Timed:
+        call = calls[0]
+        if not torch.cuda.is_available():
+            return _by_wall(call)
+        outputs = call()
+
+        def sample() -> float:
+            from tilelang.profiler import do_bench  # that of the process: public TileLang has one of this name
+
+            time.sleep(PAUSE_S)
+            return float(do_bench(call, warmup=WARM_MS, rep=MEASURE_MS, backend="cupti"))
+
+        return Timed(outputs, sample, call)
 
 
 class HostTime:

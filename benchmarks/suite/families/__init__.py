@@ -15,6 +15,7 @@ FAMILIES: dict[str, Callable[[Machine], list[Case]]] = {
     "decode_gemm": gemm.decode,
     "gemm_fp8": gemm.float8,
     "attention": attention.forward,
+    "headline": attention.headline,
     "attention_gqa": attention.grouped,
     "attention_fp8": attention.float8,
     "attention_backward": attention.backward,

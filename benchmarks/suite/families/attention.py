@@ -11,9 +11,11 @@ import torch
 
 from ..contest import Case, Machine, Prepare, Setup
 from ..examples import example
+from ..protocol import Clock, Flushed, KernelTime
 
 __all__ = [
-    "backward", "by_heads", "decode", "flash3", "flash3_interface", "float8", "forward", "grouped", "repeat", "sdpa",
+    "backward", "by_heads", "decode", "flash3", "flash3_interface", "float8", "forward", "grouped", "headline",
+    "repeat", "sdpa",
 ]  # fmt: skip
 
 # Largest relative error against float32: float16 outputs are rounded by 2e-4, float16 probabilities add about as much.
@@ -42,8 +44,21 @@ def forward(machine: Machine) -> list[Case]:
     ]
 
 
+def headline(machine: Machine) -> list[Case]:
+    """The kernels alone, by the profiler, of the first shape of `attention`: events count the start of a launch too."""
+    (shape,) = machine.pick([HEADLINE], [(1, 2, 128, 64)])
+    return [_forward_case(machine, *shape, causal, torch.float16, KernelTime()) for causal in (True, False)]
+
+
 def _forward_case(
-    machine: Machine, batch: int, heads: int, length: int, dim: int, causal: bool, dtype: torch.dtype
+    machine: Machine,
+    batch: int,
+    heads: int,
+    length: int,
+    dim: int,
+    causal: bool,
+    dtype: torch.dtype,
+    clock: Clock | None = None,
 ) -> Case:
     module = example("flash_attention", "example_mha_fwd_bhsd")
     shape = (batch, heads, length, length, dim)
@@ -64,11 +79,11 @@ def _forward_case(
         arguments["dtype"] = str(dtype).removeprefix("torch.")
         calls |= machine.public("attention", "attention", arguments, q, k, v)
         limit = LIMIT if dtype == torch.float16 else BF16_LIMIT
-        return Setup(by_heads(q, k, v, causal), calls, limit, {"fa3 bf16": BF16_LIMIT})
+        return Setup(by_heads(q, k, v, causal), calls, limit, {"fa3 bf16": BF16_LIMIT}, clock=clock or Flushed())
 
     mask = "causal" if causal else "full"
     kind = "f16" if dtype == torch.float16 else "bf16"
-    name = f"attention {kind} B{batch} H{heads} S{length} D{dim} {mask}"
+    name = f"attention {kind} B{batch} H{heads} S{length} D{dim} {mask}{', kernels alone' if clock else ''}"
     return Case(name, setup, module.flops(*shape, causal), 0.0, AXIS, length, f"D{dim} {mask}")
 
 
