@@ -158,6 +158,79 @@ def test_asynchronous_copies_of_single_threads():
     np.testing.assert_array_equal(o, a[::-1])
 
 
+@pytest.mark.parametrize(("depth", "trips"), [(2, 5), (3, 2), (4, 1)])
+def test_a_ring_of_asynchronous_copies(depth, trips):
+    """One group an iteration, also where nothing is left to copy. The tiles lie as the product reads them, and copies
+    in flight have no barriers between them, which would order nothing."""
+    K = 32 * trips
+
+    @T.macro
+    def fetch(A, B, As, Bs, k):
+        tx = T.get_thread_binding()
+        for v in T.unroll(2):
+            at = tx % 2 * 16 + v * 8
+            slot = T.access_ptr(As[k % depth, tx // 2, at], "w")
+            T.ptx_cp_async(slot, T.access_ptr(A[tx // 2, k * 32 + at], "r"), 16)
+        slot = T.access_ptr(Bs[k % depth, tx // 4, tx % 4 * 8], "w")
+        T.ptx_cp_async(slot, T.access_ptr(B[k * 32 + tx // 4, tx % 4 * 8], "r"), 16)
+
+    @T.prim_func
+    def main(A: T.Tensor((64, K), "float16"), B: T.Tensor((K, 32), "float16"), C: T.Tensor((64, 32), "float32")):
+        with T.Kernel(1, threads=128):
+            As = T.alloc_shared((depth, 64, 32), "float16")
+            Bs = T.alloc_shared((depth, 32, 32), "float16")
+            acc = T.alloc_fragment((64, 32), "float32")
+            T.clear(acc)
+            for k in T.unroll(depth - 1):
+                if k < trips:
+                    fetch(A, B, As, Bs, k)
+                T.ptx_commit_group()
+            for k in T.serial(trips):
+                T.ptx_wait_group(depth - 2)
+                T.gemm(As[k % depth, :, :], Bs[k % depth, :, :], acc)
+                T.sync_threads()
+                if k + depth - 1 < trips:
+                    fetch(A, B, As, Bs, k + depth - 1)
+                T.ptx_commit_group()
+            T.copy(acc, C)
+
+    a, b = floats(64, K, dtype="float16"), floats(K, 32, dtype="float16")
+    c = agree(main, a, b, zeros(64, 32), cpu=False, rtol=1e-2, atol=1e-2)[2]
+    np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=1e-2, atol=1e-2)
+    text = lower(main, "sm_90a").script()
+    assert "boxes" not in text and "wgmma_ss" in text
+    assert (
+        text.count("sync_threads") == 3
+    )  # behind the wait, behind the fence of the product's proxy, the program's own
+
+
+def test_a_product_copies_its_slot_of_a_ring_alone():
+    """A layout of the program's own is none of wgmma: the slot is copied, not the one that is on its way."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 160), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            As = T.alloc_shared((2, 64, 32), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.annotate_layout({As: T.Layout((2, 64, 32), lambda s, i, j: (s * 64 + i) * 40 + j)})
+            T.clear(acc)
+            T.async_copy(A[:, 0:32], As[0, :, :])
+            for k in T.serial(5):
+                if k < 4:
+                    T.async_copy(A[:, (k + 1) * 32 : (k + 2) * 32], As[(k + 1) % 2, :, :])
+                    T.ptx_wait_group(1)
+                else:
+                    T.ptx_wait_group(0)
+                T.gemm(As[k % 2, :, :], As[k % 2, :, :], acc, transpose_B=True)
+            T.copy(acc, C)
+
+    a = floats(64, 160, dtype="float16")
+    c = agree(main, a, zeros(64, 64), cpu=False, rtol=1e-2, atol=1e-2)[1]
+    np.testing.assert_allclose(c, a.astype("float32") @ a.astype("float32").T, rtol=1e-2, atol=1e-2)
+    text = lower(main, "sm_90a", stop_after="laid-out").script()
+    assert "As_boxes = T.alloc_buffer((1, 64, 32)" in text
+
+
 def test_what_a_device_cannot_do_is_refused():
     with pytest.raises(NeedsArch):
         lower(specialised(explicit=False), "sm_80")

@@ -18,19 +18,25 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from tilelang.ir.attrs import SHARED_SCOPES
+from tilelang.ir.device.effects import Access, Mode
+from tilelang.ir.device.memory import CP_ASYNC
+from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import bodies
 from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.walk import collect
 
 __all__ = ["Touch", "expr_touches", "expressions_of", "is_async_gemm", "own_touches", "touches", "written_in"]
 
 
 @dataclass(frozen=True)
 class Touch:
-    """One access to a buffer; `asynchronous` means through the async proxy."""
+    """One access to a buffer; `asynchronous` means through the async proxy, `pending` that a barrier does not end it: a
+    copy of one thread (cp.async) is complete when that thread has waited for it."""
 
     buffer: Any
     write: bool
     asynchronous: bool = False
+    pending: bool = False
 
 
 def is_async_gemm(stmt: Any) -> bool:
@@ -40,21 +46,39 @@ def is_async_gemm(stmt: Any) -> bool:
 
 
 def expr_touches(expr: Any) -> set[Touch]:
-    """Buffers an expression loads from; an address taken counts as read and write, what its indices load as read."""
-    found: set[Touch] = set()
+    """Buffers an expression loads from; an address taken counts as read and write (that of a cp.async as what it is),
+    what its indices load as read."""
+    copied = [found for call in collect(expr, ir.Call) for found in _copied(call)]
+    found = {Touch(element.source, write, pending=True) for element, write in copied}
+    elements = [element for element, _ in copied]
     escaped: set[Any] = set()
+
+    def load(node: Any) -> None:
+        if not any(node.same_as(e) for e in elements):
+            found.add(Touch(node.source, False))
 
     def call(node: Any) -> None:
         name = getattr(node.op, "name", "")
         if name == "tirx.address_of" and isinstance(node.args[0], ir.TensorLoad):
-            escaped.add(node.args[0].source)
+            if not any(node.args[0].same_as(e) for e in elements):
+                escaped.add(node.args[0].source)
         elif name in ("tirx.address_of", "tirx.buffer_data", "tirx.tvm_access_ptr"):
             tvm_ffi.structural_walk(node, (ir.Var, lambda v: escaped.add(v) if tirx.is_buffer_var(v) else None))
 
-    tvm_ffi.structural_walk(expr, [(ir.TensorLoad, lambda n: found.add(Touch(n.source, False))), (ir.Call, call)])
+    tvm_ffi.structural_walk(expr, [(ir.TensorLoad, load), (ir.Call, call)])
     for buffer in escaped:
         found |= {Touch(buffer, False), Touch(buffer, True)}
     return found
+
+
+def _copied(call: Any) -> list[tuple[Any, bool]]:
+    """The elements at which a copy of one thread reads and writes (True)."""
+    op = DeviceOp.from_node(call)
+    if op is None:
+        return []
+    accesses = [e for e in op.effects if isinstance(e, Access) and e.group == CP_ASYNC]
+    addresses = [(op[e.operand], e.mode is Mode.WRITE) for e in accesses]
+    return [(a.args[0], w) for a, w in addresses if isinstance(a, ir.Call) and isinstance(a.args[0], ir.TensorLoad)]
 
 
 def _tile_op_touches(op: TileOp) -> set[Touch]:

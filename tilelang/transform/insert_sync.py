@@ -454,6 +454,8 @@ class _Inserter:
             return False
         if group.count == 1 and group == before.group:
             return False
+        if touch.pending and before.touch.pending:  # neither is complete: a barrier would order nothing
+            return False
         if (own and before.group <= group) or (before.settled and group <= before.group):
             return False
         if self.manual and group.disjoint(before.group):

@@ -9,7 +9,7 @@ them. Registers move directly when every thread already holds what it needs, els
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm_ffi
@@ -99,12 +99,13 @@ class _Planner:
     # -- buffers and nests
 
     def alloc(self, like: Any, suffix: str, scope: str, layout: AnyLayout, span: Any) -> Any:
+        """A buffer of the layout's shape with a name after `like`."""
         name = base = f"{like.name}_{suffix}"
         count = 0
         while name in self.buffers:
             count += 1
             name = f"{base}_{count}"
-        buffer = tirx.decl_buffer(list(like.ty.shape), dtype_of(like), name, scope=scope, layout=None)
+        buffer = tirx.decl_buffer(list(layout.shape), dtype_of(like), name, scope=scope, layout=None)
         self.buffers[name] = buffer
         self.moves.allocs.append(tirx.AllocBuffer(buffer, {LAYOUT: tidy(layout)}, span))
         return buffer
@@ -234,9 +235,8 @@ class _Planner:
         for operand, demand in sorted(demands.items()):
             home, want, buffer = self.solution[demand.var], demand.accept[0], self.buffers[demand.var]
             if want.axes == ("addr",):
-                copy = self.alloc(buffer, "boxes", SHARED_DYN, want, op.span)
-                before.append(_nest(copy, buffer, self.spread(home.shape, model), op.span))
-                operands[operand] = _same_region(op[operand], copy)
+                operands[operand], nest = self.boxes(buffer, op[operand], want, model, op.span)
+                before.append(nest)
                 continue
             copy = self.alloc(buffer, "operand", FRAGMENT, want, op.span)
             reads = operand != "c" or const_int(op["clear"]) != 1
@@ -244,6 +244,26 @@ class _Planner:
             after += self.move(copy, want, buffer, home, model, op.span) if operand == "c" else []
             operands[operand] = region_of(copy)
         self.moves.replace[key] = lambda _: make_tile_op(op.name, operands, dict(op.attrs), op.span)
+
+    def boxes(self, buffer: Any, region: Any, want: AnyLayout, op: Op, span: Any) -> tuple[Any, Any]:
+        """A copy of what an op reads of a shared tile, in the layout that it wants, and the loop that makes it. Of the
+        leading dimensions it has one place: other slots of a ring may be on their way."""
+        ranges = list(region.region)
+        lead = len(ranges) - 2
+        one = lead > 0 and isinstance(want, DigitLayout) and all(const_int(r.extent) == 1 for r in ranges[:lead])
+        if one:
+            assert isinstance(want, DigitLayout)
+            want = replace(want, shape=(1,) * lead + want.shape[lead:], digits=((),) * lead + want.digits[lead:])
+        copy = self.alloc(buffer, "boxes", SHARED_DYN, want, span)
+        starts = [tirx.const(0, "int32") if one and k < lead else r.min for k, r in enumerate(ranges)]
+        extents = [n for r in ranges if (n := const_int(r.extent)) is not None]  # those of a product are known
+
+        def body(*loop: Any) -> Any:
+            there = [r.min + i for r, i in zip(ranges, loop, strict=True)]
+            return tirx.BufferStore(copy, buffer[tuple(there)], [s + i for s, i in zip(starts, loop)], span=span)
+
+        nest = parallel_nest(extents, body, {LAYOUT: tidy(self.spread(tuple(extents), op))}, span)
+        return tirx.BufferRegion(copy, [ir.Range.from_min_extent(s, r.extent) for s, r in zip(starts, ranges)]), nest
 
     def spread(self, shape: tuple[int, ...], op: Op) -> AnyLayout:
         """A loop over a tile for plain copies, one thread an element."""
@@ -291,10 +311,6 @@ def _nest(dst: Any, src: Any, layout: AnyLayout, span: Any) -> Any:
         return tirx.BufferStore(dst, src[tuple(loop)], list(loop), span=span)
 
     return parallel_nest([const_int(n) for n in dst.ty.shape], body, {LAYOUT: tidy(layout)}, span)
-
-
-def _same_region(region: Any, buffer: Any) -> Any:
-    return tirx.BufferRegion(buffer, list(region.region))
 
 
 def _map_head(stmt: Any, fn: Callable[[Any], Any]) -> Any:

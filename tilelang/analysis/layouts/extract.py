@@ -31,6 +31,7 @@ from tilelang.analysis.layouts.program import (
     MatrixStore,
     Op,
     Parallel,
+    Pieces,
     Program,
     RawUse,
     Reduce,
@@ -42,6 +43,7 @@ from tilelang.analysis.layouts.program import (
 from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.analysis.views import base_of
 from tilelang.ir.attrs import FRAGMENT, GLOBAL, LOOP_LAYOUT, PARALLEL, SHARED_SCOPES
+from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import Kernel, as_list, bodies, const_int, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.walk import collect, is_buffer
@@ -274,15 +276,18 @@ class _Reader:
             )
 
     def raw(self, expressions: Sequence[Any], span: Any, threads: tuple[int, int]) -> None:
-        """Shared tiles whose address escapes."""
+        """Shared tiles whose address escapes, or takes a piece of a row."""
         for e in expressions:
+            found = [op for call in collect(e, ir.Call) if (op := DeviceOp.from_node(call))]
+            into = [op["dst"] for op in found if op.name == "cp_async"]
             for call in collect(e, ir.Call):
                 if not str(getattr(call.op, "name", "")).endswith(("address_of", "access_ptr", "buffer_data")):
                     continue
                 for buffer in (v for v in collect(call, ir.Var) if is_buffer(v)):
                     tile = self.tile(buffer, span)
                     if tile is not None and tile.scope == "shared":
-                        self.add(RawUse(self.key, self.place(span), threads, tile))
+                        use = Pieces if any(call.same_as(x) for x in into) else RawUse
+                        self.add(use(self.key, self.place(span), threads, tile))
 
     # -- nests
 

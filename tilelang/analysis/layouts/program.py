@@ -112,6 +112,14 @@ class RawUse(Op):
 
 
 @dataclass(frozen=True)
+class Pieces(Op):
+    """Copies of single threads write up to 16 bytes at an address that their size divides (cp.async): these must lie
+    together, wherever."""
+
+    tile: Tile
+
+
+@dataclass(frozen=True)
 class Gemm(Op):
     """op(c) (+)= op(a) op(b); `inst` is wgmma, mma or fma, the split counts warpgroups or warps."""
 
@@ -169,7 +177,7 @@ def tiles_of(op: Op) -> list[Tile]:
             return [a.tile for a in op.accesses]
         case Gemm():
             return [op.a, op.b, op.c]
-        case Transfer() | RawUse():
+        case Transfer() | RawUse() | Pieces():
             return [op.tile]
         case Reduce() | View() | MatrixStore():
             return [op.src, op.dst]

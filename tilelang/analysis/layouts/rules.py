@@ -12,6 +12,7 @@ from tilelang.analysis.layouts.program import (
     MatrixStore,
     Op,
     Parallel,
+    Pieces,
     RawUse,
     Reduce,
     Tile,
@@ -78,6 +79,11 @@ def _raw(op: RawUse) -> list[Edge]:
     return [Demand(op.tile.name, (plain,), why, op.place, op.warps, op.key, "tile", rigid=True)]
 
 
+def _pieces(op: Pieces) -> list[Edge]:
+    layouts = (row_major(op.tile.shape), *box_layouts(op.tile))  # a swizzle moves 16 bytes at once
+    return [Demand(op.tile.name, layouts, "rows of 16 bytes", op.place, op.warps, op.key, "tile", soft=True)]
+
+
 def _reduce(op: Reduce) -> list[Edge]:
     return [Fold(op.src, op.dst, op.dim, op.place, op.warps, op.key)]
 
@@ -140,6 +146,7 @@ _RULES: dict[type[Op], Callable[..., list[Edge]]] = {
     Transfer: _transfer,
     MatrixStore: _matrix_store,
     RawUse: _raw,
+    Pieces: _pieces,
     Reduce: _reduce,
     View: _view,
     Gemm: _gemm,
