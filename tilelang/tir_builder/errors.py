@@ -251,11 +251,11 @@ class IndexCount(UserError, IndexError):
 
 
 class IndexOutOfBounds(UserError, IndexError):
-    """A constant index or slice outside its buffer."""
+    """An index outside its buffer: a constant, or one that leaves it in every iteration, or, on chip, in some."""
 
     code = "TL2022"
     message = "index {index} is outside dimension {dim} of {name}, whose extent is {extent}"
-    help = "valid indices are 0 to {last} (negative ones count from the end)"
+    help = "valid indices are 0 to {last}{counts}"
 
 
 class IndexType(UserError, TypeError):

@@ -21,6 +21,7 @@ from tilelang.support.diagnostics import Note, SourceSpan
 from tilelang.support.errors import UserError
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.blame import blame
+from tilelang.tir_builder.bounds import check_bounds
 from tilelang.tir_builder.builder import Builder, as_body
 from tilelang.tir_builder.compiled import bound, compiled
 from tilelang.tir_builder.dtypes import DType, as_dtype
@@ -177,6 +178,7 @@ def finish(
     if not builder.launches:
         raise errors.NoLaunch(name=builder.name, span=_head(source))
     _check_symbols([*params, *returned, *builder.workspaces], frame.stmts)
+    check_bounds(frame.stmts)
     builder.place = Place(source.span(source.node))
     span = builder.span
     attributes = {"global_symbol": builder.name, "s_tir": True, **builder.func_attrs}

@@ -92,7 +92,10 @@ def _element(buffer: Any, dim: int, index: Any, extent: Any, on_chip: bool) -> A
         known = isinstance(extent, int)
         out = index < -extent or index >= (extent if on_chip else 2**31) if known else False
         if out:
-            raise errors.IndexOutOfBounds(index=index, dim=dim, name=buffer.name, extent=extent, last=extent - 1)
+            counts = " (negative ones count from the end)"
+            raise errors.IndexOutOfBounds(
+                index=index, dim=dim, name=buffer.name, extent=extent, last=extent - 1, counts=counts
+            )
         index = index + extent if index < 0 else index
     return tirx.const(index, "int32") if isinstance(index, int) else index
 
