@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mathematical functions as CUDA has them, and bits of constants.
+"""Mathematical functions as CUDA has them, products of 16-bit floats, and bits of constants.
 
-Before:  sinh(x) with half x; log1p(x); reinterpret("int32", 0.1)
-After:   half(sinh(float(x))); log1pf(x); 1036831949
+Before:  sinh(x) with half x; x * y + z with half x; log1p(x); reinterpret("int32", 0.1)
+After:   half(sinh(float(x))); __hmul_rn(x, y) + z; log1pf(x); 1036831949
 
-CUDA has few functions of 16-bit numbers, so all are those of float32, rounded once. TVM knows no log1p and no popcount
-for CUDA, and prints reinterpret as the address of its operand, which a constant has not got.
+CUDA has few functions of 16-bit numbers, so all are those of float32, rounded once. ptxas makes one instruction that
+rounds once of a 16-bit product and a sum, unless the product says how it rounds: the language rounds both. TVM knows no
+log1p and no popcount for CUDA, and prints reinterpret as the address of its operand, which a constant has not got.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ _AS_FLOAT = {
 
 def spell_functions(func: Any) -> Any:
     """The function with calls that TVM can print as CUDA and CUDA can compile."""
-    return func.with_body(rewrite(func.body, {ir.Call: _spell}))
+    return func.with_body(rewrite(func.body, {ir.Call: _spell, tirx.Mul: _product}))
+
+
+def _product(node: Any) -> Any:
+    dtype = str(node.ty.dtype)
+    return tirx.call_pure_extern(dtype, "__hmul_rn", node.a, node.b) if dtype in _HALVES else node
 
 
 def _spell(call: Any) -> Any:

@@ -15,7 +15,7 @@ from tvm import ir, tirx
 from tilelang.language import errors
 from tilelang.language.rounding import round_to
 from tilelang.tir_builder import values
-from tilelang.tir_builder.builtin_calls import common, maximum, minimum
+from tilelang.tir_builder.builtin_calls import absolute, common, maximum, minimum
 from tilelang.tir_builder.dtypes import as_dtype, cast_to, dtype_of
 from tilelang.tir_builder.vectors import Vector, split_type
 
@@ -155,8 +155,8 @@ ceil = _unary("ceil", tirx.ceil, _math.ceil, "Least integer not below x, in x's 
 trunc = _unary("trunc", tirx.trunc, _math.trunc, "x without its fraction, in x's type.")
 round = _unary("round", tirx.round, round, "Nearest integer, in x's type.")
 nearbyint = _unary("nearbyint", tirx.nearbyint, round, "Nearest integer, ties to even, in x's type.")
-abs = _unary("abs", tirx.abs, abs, "Absolute value.")
-popcount = _unary("popcount", tirx.popcount, _popcount, "Number of bits set.")
+abs = _unary("abs", absolute, abs, "Absolute value.")
+_bits_set = _unary("popcount", tirx.popcount, _popcount, "")
 isnan = _unary("isnan", tirx.isnan, _math.isnan, "Is x not a number.")
 isinf = _unary("isinf", tirx.isinf, _math.isinf, "Is x infinite.")
 isfinite = _unary("isfinite", tirx.isfinite, _math.isfinite, "Is x neither infinite nor not a number.")
@@ -170,7 +170,8 @@ def _binary(name: str, device: Callable[[Any, Any], Any], python: Callable[..., 
         a, b = values.python_value(values.fold(a)), values.python_value(values.fold(b))
         if not isinstance(a, ir.Expr) and not isinstance(b, ir.Expr):
             return python(a, b)
-        return values.python_value(device(*common(a, b)))
+        prepare = _as_float if name in _OF_FLOATS else _as_number
+        return values.python_value(device(*map(prepare, common(a, b))))
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc
@@ -183,10 +184,29 @@ def _truncdiv(a: int, b: int) -> int:
 
 
 builtins_abs = __builtins__["abs"] if isinstance(__builtins__, dict) else __builtins__.abs
-floordiv = _binary("floordiv", tirx.floordiv, lambda a, b: a // b, "Integer division rounding down; the same as `//`.")
-floormod = _binary("floormod", tirx.floormod, lambda a, b: a % b, "Remainder of floordiv; the same as `%`.")
-truncdiv = _binary("truncdiv", tirx.truncdiv, _truncdiv, "Integer division rounding towards zero, as in C.")
-truncmod = _binary("truncmod", tirx.truncmod, lambda a, b: a - _truncdiv(a, b) * b, "Remainder of truncdiv, as in C.")
+
+
+def floordiv(a: Any, b: Any) -> Any:
+    """Division rounding down; the same as `//`."""
+    return values.binary("//", a, b)
+
+
+def floormod(a: Any, b: Any) -> Any:
+    """Remainder of floordiv; the same as `%`."""
+    return values.binary("%", a, b)
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    return tirx.trunc(tirx.Div(a, b)) if "float" in dtype_of(a) else tirx.truncdiv(a, b)
+
+
+def _what_is_left(a: Any, b: Any) -> Any:
+    return tirx.fmod(a, b) if "float" in dtype_of(a) else tirx.truncmod(a, b)
+
+
+_OF_FLOATS = frozenset({"fmod", "atan2", "copysign"})
+truncdiv = _binary("truncdiv", _truncated, _truncdiv, "Division rounding towards zero, as in C.")
+truncmod = _binary("truncmod", _what_is_left, lambda a, b: a - _truncdiv(a, b) * b, "Remainder of truncdiv, as in C.")
 fmod = _binary("fmod", tirx.fmod, _math.fmod, "Floating-point remainder with the sign of a.")
 atan2 = _binary("atan2", tirx.atan2, _math.atan2, "Arc tangent of a / b in the right quadrant.")
 copysign = _binary("copysign", tirx.copysign, _math.copysign, "a with the sign of b.")
@@ -213,11 +233,14 @@ def ldexp(x: Any, exponent: Any) -> Any:
     return tirx.ldexp(x, cast_to(values.as_expr(exponent), "int32"))
 
 
+def popcount(x: Any) -> Any:
+    """Bits set in an integer, in its type."""
+    return _bits_set(_integer("popcount", x))
+
+
 def clz(x: Any) -> Any:
     """Zero bits in front of the highest set bit of an integer, int32: all of its bits where x is 0."""
-    x = values.python_value(values.fold(x))
-    if not values.is_integer(x):
-        raise errors.BadPositive(what="x of T.clz", required="an integer", value=values.describe(x), arg="x")
+    x = _integer("clz", x)
     if isinstance(x, int):
         width = _width(x)
         return width - (x & (2**width - 1)).bit_length()
@@ -225,6 +248,18 @@ def clz(x: Any) -> Any:
     if bits >= 32:
         return tirx.clz(x)
     return tirx.clz(cast_to(cast_to(x, f"uint{bits}"), "uint32")) - (32 - bits)
+
+
+def _integer(function: str, x: Any) -> Any:
+    x = _as_number(values.python_value(values.fold(x)))
+    if not values.is_integer(x):
+        raise errors.BadPositive(what=f"x of T.{function}", required="an integer", value=values.describe(x), arg="x")
+    return x
+
+
+def _as_number(x: Any) -> Any:
+    """A truth value as 0 or 1."""
+    return cast_to(x, "int32") if isinstance(x, ir.Expr) and dtype_of(x) == "bool" else x
 
 
 def _as_float(expr: Any) -> Any:

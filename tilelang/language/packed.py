@@ -15,6 +15,7 @@ from tilelang.ir.device_ops import device_op
 from tilelang.language import errors
 from tilelang.language.rounding import ieee_mul
 from tilelang.tir_builder.builder import Builder
+from tilelang.tir_builder.builtin_calls import absolute
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
 from tilelang.tir_builder.regions import extents_of, is_tile, tile_region
 from tilelang.tir_builder.values import as_expr, binary, describe, static_int
@@ -70,7 +71,7 @@ def min2(a: Any, b: Any) -> Vector:
 
 def abs2(a: Any) -> Vector:
     """The absolute values of the lanes."""
-    return _each("abs2", tirx.abs, a)
+    return _each("abs2", absolute, a)
 
 
 def _fma(x: Any, y: Any, z: Any) -> Any:

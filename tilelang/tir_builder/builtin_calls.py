@@ -25,7 +25,7 @@ from tilelang.tir_builder.values import (
     shape_of,
 )
 
-__all__ = ["BUILTIN_CALLS", "device_range", "maximum", "minimum"]
+__all__ = ["BUILTIN_CALLS", "absolute", "device_range", "maximum", "minimum"]
 
 
 def _extremum(node: Callable[[Any, Any], Any], python: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -71,9 +71,15 @@ def device_range(*args: Any) -> Any:
     return LoopSpec("serial", (Axis(start, stop, step),))
 
 
-def _absolute(value: Any) -> Any:
+def absolute(value: Any) -> Any:
+    """The absolute value of a Python number or an expression, in its type."""
     value = fold(value)
-    return tirx.abs(value) if isinstance(value, ir.Expr) else builtins.abs(value)
+    if not isinstance(value, ir.Expr):
+        return builtins.abs(value)
+    dtype = dtype_of(value)
+    if not dtype.startswith("float8"):
+        return tirx.abs(value)
+    return cast_to(tirx.abs(cast_to(value, "float32")), dtype)  # TVM's takes no float8
 
 
 def _convert(kind: str, python: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +117,7 @@ BUILTIN_CALLS: dict[Any, Callable[..., Any]] = {
     builtins.min: minimum,
     builtins.max: maximum,
     builtins.range: device_range,
-    builtins.abs: _absolute,
+    builtins.abs: absolute,
     builtins.int: _convert("int32", builtins.int),
     builtins.float: _convert("float32", builtins.float),
     builtins.bool: _convert("bool", builtins.bool),

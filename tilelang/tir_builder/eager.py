@@ -98,8 +98,9 @@ class EagerTracer(Tracer):
         if name not in state.runtime:
             raise errors.NotAParameter(name=name)
         state.specs[name] = annotation
-        state.params[name] = make_param(self.builder, name, annotation)
-        return state.params[name]
+        value = make_param(self.builder, name, annotation)
+        state.params[name] = self.builder.params[-1]
+        return value
 
 
 @dataclass
@@ -162,8 +163,9 @@ def _argument(
     name = parameter.name
     if isinstance(annotation, TensorSpec | DType):
         state.specs[name] = annotation
-        state.params[name] = make_param(builder, name, annotation)
-        return state.params[name]
+        value = make_param(builder, name, annotation)
+        state.params[name] = builder.params[-1]
+        return value
     if name in state.runtime:
         return _Undeclared(name)
     if name in compile_time:

@@ -24,7 +24,7 @@ from tilelang.tir_builder.blame import blame
 from tilelang.tir_builder.bounds import check_bounds
 from tilelang.tir_builder.builder import Builder, as_body
 from tilelang.tir_builder.compiled import bound, compiled
-from tilelang.tir_builder.dtypes import DType, as_dtype
+from tilelang.tir_builder.dtypes import DType, as_dtype, cast_to, dtype_of
 from tilelang.tir_builder.source import Place, SourceFunction, source_of
 from tilelang.tir_builder.specs import TensorSpec
 from tilelang.tir_builder.tracer import Tracer
@@ -71,10 +71,21 @@ def _filled(cell: Any) -> bool:
     return True
 
 
+# Numbers that no host has are passed in a type that holds them, and converted where they are used.
+_PASSED_AS = {"bfloat16": "float32", "float4_e2m1fn": "float32", "int4": "int8", "uint4": "uint8"}
+
+
 def make_param(builder: Builder, name: str, annotation: Any) -> Any:
-    """The next parameter of the function, which an annotation describes. Raises MissingAnnotation."""
-    builder.params.append(_param(builder, name, annotation))
-    return builder.params[-1]
+    """What the body sees of the next parameter of the function, which an annotation describes; the parameter itself is
+    the last of `builder.params`. Raises MissingAnnotation."""
+    param = _param(builder, name, annotation)
+    if is_buffer(param):
+        builder.params.append(param)
+        return param
+    dtype = dtype_of(param)
+    passed = "float32" if dtype.startswith("float8") else _PASSED_AS.get(dtype, dtype)
+    builder.params.append(param if passed == dtype else tirx.Var(param.name, passed))
+    return cast_to(builder.params[-1], dtype)
 
 
 def _param(builder: Builder, name: str, annotation: Any) -> Any:
@@ -113,8 +124,7 @@ def trace_prim_func(fn: Callable[..., Any], locals_of_caller: Mapping[str, Any] 
     try:
         _, source = compiled(fn)
         annotations = evaluate_annotations(fn, locals_of_caller)
-        params: list[ir.Var] = []
-        by_name: dict[str, ir.Var] = {}
+        by_name: dict[str, Any] = {}
         with builder:
             for parameter in inspect.signature(fn).parameters.values():
                 name = parameter.name
@@ -122,10 +132,9 @@ def trace_prim_func(fn: Callable[..., Any], locals_of_caller: Mapping[str, Any] 
                 _check_form(parameter, builder.place.span)
                 annotation = annotations.get(name, parameter.empty)
                 by_name[name] = make_param(builder, name, annotation)
-                params.append(by_name[name])
             positional, keywords = _split(fn, by_name)
             result, tracer = run_traced(fn, builder, positional, keywords)
-        return finish(builder, params, result, source, tracer.return_place)
+        return finish(builder, builder.params, result, source, tracer.return_place)
     except Exception as e:  # located, then raised again: nothing is swallowed
         raise_located(e, builder)
         raise

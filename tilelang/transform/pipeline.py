@@ -17,6 +17,7 @@ from typing import Any
 from tilelang.ir import spec
 from tilelang.ir.carry_nibbles import carry_nibbles
 from tilelang.ir.drop_empty import drop_empty
+from tilelang.ir.widen_float8 import widen_float8
 from tilelang.support.env import env
 from tilelang.support.faults import compiler_step
 from tilelang.support.options import CompileOptions
@@ -109,6 +110,9 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "while tile statements are no loops",
         ),
         Pass("carry_nibbles", lambda f, c: carry_nibbles(f), "what still has four-bit elements then is refused"),
+        Pass(
+            "widen_float8", lambda f, c: widen_float8(f), "in front of all that look at the types of sums and products"
+        ),
         Pass("check_arch", lambda f, c: check_arch(f, c.arch), "errors name the program's own statements"),
         Pass(
             "drop_register_requests",

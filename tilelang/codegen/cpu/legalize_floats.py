@@ -3,6 +3,7 @@
 
 * bfloat16 and float8 are stored as bits, computed in float32 and rounded to nearest even after every operation, as the
   hardware does. TVM's own legalisation keeps intermediate results in float32 and drops casts to the narrow type.
+* a product of float16 is rounded also where a sum uses it: LLVM would fuse the two on processors that can.
 * `a != b` holds when one side is NaN; TVM's llvm target compares ordered.
 * truth values are compared as whole numbers; TVM's llvm target takes what is no integer for a float.
 * sums and maxima of truth values are `or`, products and minima `and`; TVM's llvm target takes them for floats.
@@ -39,7 +40,7 @@ _MATH = frozenset(
     )
     for name in names
 )
-_OF_C_LIBRARY = frozenset({"fmod", "asinh", "acosh", "atanh", "hypot", "ldexp"})
+_OF_C_LIBRARY = frozenset({"fmod", "tanh", "asinh", "acosh", "atanh", "hypot", "ldexp", "pow"})
 _EXTERN_CALLS = ("tirx.call_extern", "tirx.call_pure_extern")
 _ENCODERS = frozenset(f"tl_f32_to_{name}" for name in FLOAT_FORMATS)
 _DECODERS = frozenset(f"tl_{name}_to_f32" for name in FLOAT_FORMATS)
@@ -166,6 +167,8 @@ class _Legalizer:
 
     def rounded(self, e: Any) -> Any:
         dtype = _dtype(e)
+        if dtype == "float16" and isinstance(e, tirx.Mul):
+            return tirx.call_pure_extern(dtype, "tl_mul_float16", e.a, e.b)
         if dtype == "bool" and type(e) in _OF_TRUTH:
             return _OF_TRUTH[type(e)](e.a, e.b)
         return self.round(type(e)(e.a, e.b), dtype) if self.narrow(dtype) else e
@@ -225,6 +228,8 @@ def _encode_reinterpreted(call: Any) -> Any:
 def _math_call(call: Any, args: list[Any], dtype: str) -> Any:
     """The call on other arguments; what TVM's llvm target does not know or computes inexactly is the C library's."""
     name = getattr(call.op, "name", "").removeprefix("tirx.")
+    if name == "exp10":
+        name, args = "pow", [tirx.const(10, dtype), *args]
     if name in _OF_C_LIBRARY:
         return tirx.call_pure_extern(dtype, name if dtype == "float64" else f"{name}f", *args)
     return ir.Call(call.op, args, attrs=call.attrs, ret_ty=ir.PrimType(dtype))

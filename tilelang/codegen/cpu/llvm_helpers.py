@@ -202,6 +202,19 @@ define internal {t} @{name}({t} %a, {t} %b) alwaysinline nounwind {{
 }}"""
 
 
+def _mul_float16_text() -> str:
+    """The exact product in float32, fenced off from what LLVM would narrow or fuse it with, and rounded."""
+    return """
+define internal half @tl_mul_float16(half %a, half %b) alwaysinline nounwind {
+  %x = fpext half %a to float
+  %y = fpext half %b to float
+  %p = fmul float %x, %y
+  %f = call float @llvm.arithmetic.fence.f32(float %p)
+  %r = fptrunc float %f to half
+  ret half %r
+}"""
+
+
 _ATOMIC_RMW = {
     "add": "add",
     "max": "max",
@@ -284,6 +297,7 @@ def _helpers() -> dict[str, _Helper]:
     table |= {name: _Helper(text, needs) for name, (text, needs) in directed_texts().items()}
     table |= {name: _Helper(text) for name, text in (division_texts() | shift_texts()).items()}
     table |= {name: _Helper(text, needs) for name, (text, needs) in conversion_texts().items()}
+    table["tl_mul_float16"] = _Helper(_mul_float16_text, ("tl_ieee_declarations",))
     table["printf"] = _Helper(lambda: DECLARATIONS)
     return table
 

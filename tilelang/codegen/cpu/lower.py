@@ -38,6 +38,7 @@ from tilelang.ir.drop_empty import drop_empty
 from tilelang.ir.private_tiles import expand_private
 from tilelang.ir.stmts import Kernel, as_list, as_stmt, const_int, dtype_of, kernel_of, rebuild, substitute
 from tilelang.ir.tile_ops import TileOp
+from tilelang.ir.widen_float8 import widen_float8
 
 __all__ = ["lower_to_cpu"]
 
@@ -47,7 +48,7 @@ def lower_to_cpu(func: tirx.PrimFunc, poison: bool = False) -> tirx.PrimFunc:
 
     With `poison` every on-chip buffer is filled with NaN (integers: a pattern) where it is allocated, so that a test
     sees reads of memory that the program never wrote. Raises CpuUnsupported and TileOpMisfit."""
-    func = _unaligned(drop_empty(carry_nibbles(func)))
+    func = _unaligned(drop_empty(widen_float8(carry_nibbles(func))))
     body = as_stmt(_lower_host(as_list(func.body), poison))
     func = solve_symbols(func.with_body(body))
     body = call_shifts(call_divisions(call_conversions(func.body)))

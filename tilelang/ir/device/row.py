@@ -157,6 +157,9 @@ CTYPE = {
     "uint64": "unsigned long long",
     "float16": "half",
     "bfloat16": "nv_bfloat16",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
+    "float8_e8m0fnu": "__nv_fp8_e8m0",
     "float32": "float",
     "float64": "double",
 }

@@ -24,10 +24,16 @@ _SHUFFLE_DTYPES = (
     "int64",
     "uint64",
     "float64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e8m0fnu",
 )
 _CARRIER = {
     "float16": "unsigned short",
     "bfloat16": "unsigned short",
+    "float8_e4m3fn": "unsigned char",
+    "float8_e5m2": "unsigned char",
+    "float8_e8m0fnu": "unsigned char",
     "int16": "int",
     "uint16": "unsigned",
     "int8": "int",
@@ -51,10 +57,9 @@ def _shuffle(function: str, lane: str):
         named, all_ = _among(part)
         operands = (value("x", dtype), value(lane), *named)
         carrier = _CARRIER.get(dtype)
-        if carrier == "unsigned short":  # 16-bit floats travel as bits: no dependence on the operators of their type
-            t = CTYPE[dtype]
-            moved = f"(unsigned short){function}({all_}, (unsigned)b, {lane}, {width})"
-            body = f"unsigned short b = *(unsigned short*)&x; b = {moved}; return *({t}*)&b;"
+        if carrier and "float" in dtype:  # they travel as bits: no dependence on the operators of their type
+            moved = f"({carrier}){function}({all_}, (unsigned)b, {lane}, {width})"
+            body = f"{carrier} b = *({carrier}*)&x; b = {moved}; return *({CTYPE[dtype]}*)&b;"
         elif carrier:
             body = f"return ({CTYPE[dtype]}){function}({all_}, ({carrier})x, {lane}, {width});"
         else:

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arithmetic of 16-bit floats is rounded after every operation; functions take integers and floats alike. The same on
+every target, and as numpy has it."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+from agree import agree
+
+import tilelang
+import tilelang.language as T
+from tilelang.codegen.compile import compile_cuda, disassemble
+from tilelang.language.errors import BadPositive
+from tilelang.target.toolchain import find_tool
+
+RNG = np.random.default_rng(11)
+HALVES = ("float16", "bfloat16")
+
+
+def multiply_and_add(dtype: str, n: int):
+    @T.prim_func
+    def main(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), O: T.Tensor((3, n), dtype)):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(n):
+                O[0, i] = A[i] * B[i] + A[i]
+                O[1, i] = B[i] - A[i] * B[i]
+                x = A[i] * B[i]
+                O[2, i] = x + B[i] * B[i]
+
+    return main
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_product_in_a_sum_is_rounded(dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    a, b = (RNG.standard_normal(4096).astype(kind) for _ in range(2))
+    got = agree(multiply_and_add(dtype, 4096), a, b, np.zeros((3, 4096), kind), rtol=0, atol=0)[2]
+    np.testing.assert_array_equal(got, [a * b + a, b - a * b, a * b + b * b])
+    with np.errstate(invalid="ignore"):
+        once = (a.astype("float64") * b.astype("float64") + a.astype("float64")).astype(kind)
+    assert (got[0] != once).mean() > 0.05  # rounding once gives something else
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("dtype", HALVES)
+def test_ptxas_fuses_no_product_of_halves(dtype: str) -> None:
+    if find_tool("nvdisasm") is None:
+        pytest.skip("no nvdisasm: machine code not looked at")
+    text = tilelang.compile(multiply_and_add(dtype, 4096), target="cuda:sm_90a").get_kernel_source()
+    machine = disassemble(compile_cuda(text, "sm_90a"))
+    fused = [line for line in machine.splitlines() if re.search(r"\bHFMA2", line)]
+    assert all(re.search(r"-RZ|, 1, 1,|, -1, -1,", line) for line in fused), fused  # products or sums alone
+    assert re.search(r"\b(HMUL2|HFMA2)", machine)
+
+
+def test_functions_of_floats_take_integers() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int8"), B: T.Tensor((64,), "int32"), O: T.Tensor((3, 64), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                O[0, i] = T.fmod(A[i], B[i])
+                O[1, i] = T.atan2(A[i], B[i])
+                O[2, i] = T.copysign(A[i], B[i])
+
+    a = RNG.integers(-128, 128, 64).astype("int8")
+    b = np.where(RNG.integers(0, 2, 64) > 0, 1, -1) * RNG.integers(1, 99, 64).astype("int32")
+    got = agree(main, a, b.astype("int32"), np.zeros((3, 64), "float32"))[2]
+    x, y = a.astype("float64"), b.astype("float64")
+    np.testing.assert_allclose(got, [np.fmod(x, y), np.arctan2(x, y), np.copysign(x, y)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int32", "int8"])
+def test_division_by_names(dtype: str) -> None:
+    """Rounded down or towards zero, of floats as of integers."""
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), dtype), B: T.Tensor((64,), dtype), O: T.Tensor((4, 64), dtype)):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                O[0, i] = T.floordiv(A[i], B[i])
+                O[1, i] = T.floormod(A[i], B[i])
+                O[2, i] = T.truncdiv(A[i], B[i])
+                O[3, i] = T.truncmod(A[i], B[i])
+
+    a = RNG.integers(-28, 29, 64)
+    b = np.where(RNG.integers(0, 2, 64) > 0, 1, -1) * RNG.integers(1, 9, 64)
+    if dtype == "float8_e4m3fn":  # which holds the products of quotients on the way to a remainder
+        a = a // 2
+    got = agree(main, a.astype(kind), b.astype(kind), np.zeros((4, 64), kind), rtol=0, atol=0)[2]
+    toward_zero = np.trunc(a / b)
+    np.testing.assert_array_equal(got, [a // b, a % b, toward_zero, a - toward_zero * b])
+
+
+def test_divisions_of_truth_values_are_those_of_integers() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8,), "bool"), O: T.Tensor((3, 8), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                O[0, i] = T.truncdiv(A[i], T.Or(A[i], True))
+                O[1, i] = T.truncmod(A[i], T.Or(A[i], True))
+                O[2, i] = T.popcount(A[i])
+
+    a = np.arange(8) % 3 == 0
+    got = agree(main, a, np.zeros((3, 8), "int32"))[1]
+    np.testing.assert_array_equal(got, [a, 0 * a, a])
+
+
+def test_bits_of_floats_are_not_counted() -> None:
+    with pytest.raises(BadPositive, match=r"x of T.popcount must be an integer, not the float32 expression"):
+
+        @T.prim_func
+        def main(A: T.Tensor((8,), "float32"), O: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(8):
+                    O[i] = T.popcount(A[i])
+
+
+def test_tanh_of_small_numbers_and_powers_of_ten() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((512,), "float32"), O: T.Tensor((2, 512), "float32")):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(512):
+                O[0, i] = T.tanh(A[i])
+                O[1, i] = T.exp10(T.floor(A[i]))
+
+    a = (RNG.standard_normal(512) * 2.0 ** RNG.integers(-140, 5, 512)).astype("float32")
+    a[:3] = 0, -0.0, 30
+    got = agree(main, a, np.zeros((2, 512), "float32"), rtol=1e-6, atol=0)[1]
+    wide = a.astype("float64")
+    np.testing.assert_allclose(got[0], np.tanh(wide), rtol=3e-7, atol=2e-45)
+    assert np.signbit(got[0][1])
+    np.testing.assert_allclose(got[1], 10.0 ** np.floor(wide), rtol=3e-7, atol=2e-45)
