@@ -73,9 +73,10 @@ def main() -> int:
         return 1
     if args.child:
         family, path = args.child
+        orders = runner.await_orders()
         torch.cuda.set_stream(torch.cuda.Stream())  # what is captured must not touch the default stream
         cases = FAMILIES[family](Machine("cuda", False, peer))
-        runner.run_cases(family, cases, Path(path), args.rounds, args.protocol)
+        runner.run_cases(family, cases, Path(path), orders, args.rounds, args.protocol)
         return 0
     return _measure(args, peer)
 
@@ -108,9 +109,12 @@ def _measure(args: argparse.Namespace, peer: SecondProcess | None) -> int:
     old = load(path) if path.exists() else None
     command = [str(Path(__file__).resolve()), "--rounds", str(args.rounds), "--protocol", args.protocol]
     command += ["--peer", args.peer] if peer is not None else []
-    for family in args.only:
+    child = runner.Child(command, args.only[0]) if args.only else None
+    for family, following in zip(args.only, [*args.only[1:], None], strict=True):
         print(f"== {family}", flush=True)
-        outcome = runner.run_family(command, family, args.seconds[family])
+        waiting = runner.Child(command, following) if following else None
+        outcome = runner.run_family(command, family, args.seconds[family], child)
+        child = waiting
         record["groups"].append(family)
         record["rows"] += outcome.rows
         if outcome.left_out:

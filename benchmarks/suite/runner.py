@@ -3,11 +3,14 @@
 
 A kernel that never ends, or an error that takes the CUDA context with it, ends only its process: the contestant that
 was on is recorded as failed, and the family goes on with the others in a new process, as long as its time lasts. The
-child writes what happens line by line: {"cases": [names]}, {"on": [case, label]}, {"row": ...}.
+child writes what happens line by line: {"cases": [names]}, {"on": [case, label]}, {"row": ...}. Its
+orders come by its standard input; it waits for them with its imports done, while the family in front of it is on, and
+has not touched the GPU.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -21,7 +24,7 @@ from .contest import MAX_ROUNDS, Case, contest
 from .protocol import is_lost
 from .record import OURS, Row, show
 
-__all__ = ["Outcome", "run_cases", "run_family", "trial"]
+__all__ = ["Child", "Outcome", "await_orders", "run_cases", "run_family", "trial"]
 
 STARTUP_S = 90.0  # imports and the CUDA context, beyond the family's time
 SILENCE_S = 30.0  # a contestant that compiles or runs for longer is taken to hang
@@ -39,44 +42,76 @@ class Outcome:
     ended: str = ""
 
 
-def run_family(command: list[str], family: str, seconds: float) -> Outcome:
-    """The family by children of this process: `command` and --child FAMILY FILE. Takes at most about `seconds`."""
+class Child:
+    """A process that runs a family once it has orders: its imports overlap with what runs before."""
+
+    def __init__(self, command: list[str], family: str) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "family.jsonl"
+        whole = [sys.executable, *command, "--child", family, str(self.path)]
+        self.process = subprocess.Popen(whole, stdin=subprocess.PIPE, text=True)
+
+    def run(self, orders: dict[str, Any]) -> tuple[str, float]:
+        """Why it ended badly, or "", and its seconds without the start."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as orders_to:  # one that has died is found below
+            orders_to.write(json.dumps(orders) + "\n")
+        return _watched(self.process, self.path, orders["seconds"])
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+def run_family(command: list[str], family: str, seconds: float, child: Child | None = None) -> Outcome:
+    """The family by children of this process: `child`, or `command` and --child FAMILY FILE. Takes at most about
+    `seconds`."""
     outcome, failed = Outcome(), {}
     left = seconds
-    with tempfile.TemporaryDirectory() as folder:
-        for attempt in range(20):
-            if attempt and left < MIN_RESTART_S:
-                break
-            orders = {"done": [row["name"] for row in outcome.rows], "failed": failed, "seconds": left}
-            path = Path(folder) / f"{attempt}.jsonl"
-            path.with_suffix(".orders").write_text(json.dumps(orders))
-            why, took = _child([*command, "--child", family, str(path)], path, left)
-            left -= took
-            on = _collect(path, outcome)
-            if not why:
-                outcome.ended = ""
-                return outcome
-            outcome.ended = why
-            if on is None:  # it did not get as far as a case
-                return outcome
-            case, label = on
-            failed.setdefault(case, {})[label or OURS] = why
-            print(f"{family}: {case}: {label or 'the setup'}: {why}", flush=True)
-            if not label:  # the inputs or the reference: no contestant can do without
-                outcome.rows.append(asdict(Row(family, case, failed=failed[case])))
-                outcome.left_out = [name for name in outcome.left_out if name != case]
+    for attempt in range(20):
+        if attempt and left < MIN_RESTART_S:
+            break
+        child = child or Child(command, family)
+        try:
+            why, took = child.run({"done": [row["name"] for row in outcome.rows], "failed": failed, "seconds": left})
+            on = _collect(child.path, outcome)
+        finally:
+            child.close()
+            child = None
+        left -= took
+        if not why:
+            outcome.ended = ""
+            return outcome
+        outcome.ended = why
+        if on is None:  # it did not get as far as a case
+            return outcome
+        case, label = on
+        failed.setdefault(case, {})[label or OURS] = why
+        print(f"{family}: {case}: {label or 'the setup'}: {why}", flush=True)
+        if not label:  # the inputs or the reference: no contestant can do without
+            outcome.rows.append(asdict(Row(family, case, failed=failed[case])))
+            outcome.left_out = [name for name in outcome.left_out if name != case]
     return outcome
+
+
+def await_orders() -> dict[str, Any]:
+    """The child's side: its orders. Exits where the process that would give them is gone."""
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(1)
+    return json.loads(line)
 
 
 def run_cases(
     family: str,
     cases: list[Case],
     path: Path,
+    orders: dict[str, Any],
     rounds: int = MAX_ROUNDS,
     protocol: str = "burst",
 ) -> None:
-    """The child's side: runs the cases in order and writes to `path`; the orders lie beside it."""
-    orders = json.loads(path.with_suffix(".orders").read_text())
+    """The child's side: runs the cases in order, as ordered, and writes to `path`."""
     end = time.monotonic() + orders["seconds"]
     with path.open("a", buffering=1) as out:
 
@@ -109,9 +144,8 @@ def trial(family: str, cases: list[Case]) -> list[Row]:
     return [contest(family, case, seconds=0.0, rounds=1) for case in cases]
 
 
-def _child(command: list[str], path: Path, seconds: float) -> tuple[str, float]:
-    """Runs the child, which writes to `path`; why it ended badly, or "", and its seconds without the start."""
-    child = subprocess.Popen([sys.executable, *command])
+def _watched(child: subprocess.Popen[str], path: Path, seconds: float) -> tuple[str, float]:
+    """Waits for a child that writes to `path`."""
     begin, written, spoke = time.monotonic(), 0, time.monotonic()
     started = False
     why = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -76,7 +77,7 @@ sys.path.insert(0, {path!r})
 from pathlib import Path
 import torch
 from suite.contest import Case, Setup
-from suite.runner import run_cases
+from suite.runner import await_orders, run_cases
 
 def dies():
     os._exit(3)
@@ -90,7 +91,7 @@ cases = [
     Case("second", lambda: Setup(torch.ones(1), {second})),
     Case("third", lambda: Setup(torch.ones(1), {{"tilelang": good}})),
 ]
-run_cases(sys.argv[2], cases, Path(sys.argv[3]), rounds=1)
+run_cases(sys.argv[2], cases, Path(sys.argv[3]), await_orders(), rounds=1)
 """
 
 
@@ -109,6 +110,25 @@ def test_processes_that_die_or_hang_cost_one_contestant_each(tmp_path: Path, mon
     assert rows["second"]["failed"] == {"tilelang": "the process ended with 3", "other": "no end after 10 s"}
     assert list(rows["second"]["ms"]) == ["peer"]
     assert (outcome.left_out, outcome.ended) == ([], "")
+
+
+def test_a_process_that_was_started_early_runs_what_it_is_ordered(tmp_path: Path) -> None:
+    child = runner.Child(family(tmp_path, '{"tilelang": good}'), "g")
+    outcome = runner.run_family(["-c", "raise SystemExit(9)"], "g", 60.0, child)
+    assert [row["name"] for row in outcome.rows] == ["first", "second", "third"]
+    assert outcome.ended == "" and child.process.poll() is not None
+
+
+def test_a_process_whose_orders_never_come_ends_with_the_one_that_would_give_them(tmp_path: Path) -> None:
+    path = str(Path(__file__).resolve().parents[2] / "benchmarks")
+    start = f"""
+import sys; sys.path.insert(0, {path!r})
+from suite import runner
+runner.Child({family(tmp_path, '{"tilelang": good}')!r}, "g")
+"""
+    subprocess.run(
+        [sys.executable, "-c", start], check=True, stdout=subprocess.PIPE, timeout=120
+    )  # its pipe ends with the child
 
 
 def test_rows_for_which_no_time_is_left_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
