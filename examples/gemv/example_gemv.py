@@ -75,7 +75,7 @@ def gemv_threads(N, K, rows=4, dtype="float16"):
 
 
 @tilelang.jit(out_idx=[2])
-def gemv(N, K, rows=2, unroll=4, warps=4, dtype="float16"):
+def gemv(N, K, rows=1, unroll=8, warps=4, dtype="float16"):
     """A kernel (A (N, K), x (K,)) -> y (N,) in `dtype`, for a K that 8 divides.
 
     A warp computes `rows` elements of y with up to rows * unroll loads in flight.

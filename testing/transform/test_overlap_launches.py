@@ -120,6 +120,39 @@ def experts(
         T.copy(acc, C[bx, :, :])
 
 
+def few_rows(blocks: Any) -> Any:
+    """A product of 16 rows in so many blocks, or in as many as a tensor says."""
+    columns = 64 * (T.dynamic("n") if blocks is None else blocks)
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((16, 256), "float16"), B: T.Tensor((columns, 256), "float16"), C: T.Tensor((16, columns), "float16")
+    ):
+        with T.Kernel(T.ceildiv(columns, 64), threads=128) as bx:
+            As, Bs = T.alloc_shared((16, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((16, 64), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[0, k * 64], As)
+                T.copy(B[bx * 64, k * 64], Bs)
+                T.gemm(As, Bs, acc, transpose_B=True)
+            T.copy(acc, C[0, bx * 64])
+
+    return main
+
+
+@pytest.mark.parametrize(("blocks", "late"), [(132, False), (133, True), (500, True), (None, False)])
+def test_blocks_that_outnumber_the_sms_let_the_next_grid_start_behind_their_last_loads(
+    blocks: int | None, late: bool
+) -> None:
+    """Beside fewer blocks there is room for those that wait."""
+    text = lower_to_cuda(lower(few_rows(blocks), "sm_90a"), ARCHS["sm_90a"]).text.split("tl_griddep_wait();")[-1]
+    assert text.count("tl_griddep_launch();") == 1
+    before, behind = text.split("tl_griddep_launch();")
+    assert ("tl_tma_load_2d" in before) == late
+    assert ("tl_tma_load_2d" in behind) != late
+
+
 def test_places_that_memory_decides_are_not_asked_for() -> None:
     """What memory says may not be looked at yet. How often a loop runs may be a parameter."""
     text = text_before_the_wait(lower(experts, "sm_90a"))
