@@ -22,6 +22,7 @@ __all__ = [
     "ConstUnknown",
     "ContainerIndex",
     "ContainerStore",
+    "ContendedElement",
     "CopyShape",
     "DivisionByZero",
     "ElementCount",
@@ -583,3 +584,11 @@ class StoreInPython(UserError, TypeError):
     help = (
         "store in a method or a T.macro; a constructor sets its tiles by T.clear, T.fill or T.alloc_var(..., init=...)"
     )
+
+
+class ContendedElement(UserError, ValueError):
+    """Iterations of T.Parallel belong to different threads, and nothing orders them."""
+
+    code = "TL2064"
+    message = "iterations over {var} of T.Parallel update the same element, {element}, at once"
+    help = "{instead}"
