@@ -5,7 +5,8 @@ Before:  vectorized s < 8: B[s] = float16(A[s])    with float8 A
 After:   unrolled t < 2: vectorized s < 4: B[4 t + s] = float16(A[4 t + s])
 
 A bool is a byte in memory, and CUDA has no vector of them: TVM prints a vector of bools as one of 16-bit numbers, and
-a conversion then reads two at a time. float8 is converted four at a time, to and from other floats only.
+a conversion then reads two at a time. float8 is converted four at a time, to and from other floats only;
+float8_e8m0fnu one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tvm import ir, tirx
 
 from tilelang.ir.stmts import const_int, dtype_of, substitute
 from tilelang.ir.walk import collect, rewrite
+from tilelang.support.float8 import E8M0
 
 __all__ = ["split_conversions"]
 
@@ -51,6 +53,8 @@ def _most_lanes(cast: Any) -> int:
     """How many numbers a cast may convert at once."""
     source, target = dtype_of(cast.value), dtype_of(cast)
     if source == "bool" and target != "bool" and isinstance(cast.value, ir.TensorLoad):
+        return 1
+    if E8M0 in (source, target):
         return 1
     narrow = [d.startswith("float8") for d in (source, target)]
     if not any(narrow):

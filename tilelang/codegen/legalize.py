@@ -25,7 +25,7 @@ from tilelang.ir.device_ops import DEVICE_OPS, DeviceOp, Kind, device_op
 from tilelang.ir.stmts import as_stmt, const_int, dtype_of, launches
 from tilelang.ir.walk import collect, is_buffer, rewrite
 from tilelang.support.errors import InternalError
-from tilelang.support.float8 import is_float8, to_float8
+from tilelang.support.float8 import E8M0, is_float8, to_float8
 from tilelang.target.arch import Arch
 
 __all__ = [
@@ -157,16 +157,21 @@ def _bits_of_constant(value: Any, dtype: str) -> int | None:
 
 
 # Conversions of one number to these types: functions of headers/float8.cuh.
-_TO_FLOAT8 = {"float8_e4m3fn": "tl_to_fp8_e4m3", "float8_e5m2": "tl_to_fp8_e5m2"}
+_TO_FLOAT8 = {"float8_e4m3fn": "tl_to_fp8_e4m3", "float8_e5m2": "tl_to_fp8_e5m2", "float8_e8m0fnu": "tl_to_fp8_e8m0"}
 
 
 def convert_float8(func: Any) -> Any:
     """Conversions to float8 as `tilelang.support.float8` has them; the constructors that TVM's C casts call make
-    infinities of float8_e5m2 finite."""
+    infinities of float8_e5m2 finite, and round float8_e8m0fnu up. That is converted to float32 alone."""
 
     def cast(node: Any) -> Any:
         name = _TO_FLOAT8.get(dtype_of(node))
-        return node if name is None else tirx.call_pure_extern(dtype_of(node), name, node.value)
+        if name is not None:
+            return tirx.call_pure_extern(dtype_of(node), name, node.value)
+        if dtype_of(node.value) != E8M0:
+            return node
+        number = tirx.call_pure_extern("float32", "tl_from_fp8_e8m0", node.value)
+        return number if dtype_of(node) == "float32" else tirx.Cast(dtype_of(node), number)
 
     return func.with_body(rewrite(func.body, {tirx.Cast: cast}))
 

@@ -33,7 +33,6 @@ def prelude_for(body: str) -> str:
         parts.append("#include <cuda_bf16.h>\n")
     if fp16 or bf16:
         parts.append(_header("vector4.cuh"))
-    parts.extend(
-        _header(name) for used, name in ((fp16, "float16.cuh"), (bf16, "bfloat16.cuh"), (fp8, "float8.cuh")) if used
-    )
+    headers = {"float16.cuh": fp16, "bfloat16.cuh": bf16, "float8.cuh": fp8, "exponent8.cuh": "fp8_e8" in body}
+    parts.extend(_header(name) for name, used in headers.items() if used)
     return "".join(parts)

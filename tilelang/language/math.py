@@ -14,6 +14,7 @@ from tvm import ir, tirx
 
 from tilelang.language import errors
 from tilelang.language.rounding import round_to
+from tilelang.support.float8 import E8M0
 from tilelang.tir_builder import values
 from tilelang.tir_builder.builtin_calls import absolute, common, maximum, minimum
 from tilelang.tir_builder.dtypes import as_dtype, cast_to, dtype_of
@@ -378,6 +379,8 @@ _BFLOAT16_MAX = (2 - 2.0**-7) * 2.0**127  # TVM gives float32's, which is no bfl
 
 
 def _extreme(kind: str, of_tvm: Callable[[str], Any], sign: int) -> Any:
+    if kind == E8M0:  # of exponents alone
+        return tirx.const(2.0 ** (sign * 127), kind)
     return tirx.const(sign * _BFLOAT16_MAX, kind) if kind == "bfloat16" else of_tvm(kind)
 
 

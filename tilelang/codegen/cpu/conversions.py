@@ -29,6 +29,7 @@ _FLOATS = {
     "float8_e4m3fn": "float",
     "float8_e4m3": "float",
     "float8_e5m2": "float",
+    "float8_e8m0fnu": "float",
 }
 _INTEGERS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 

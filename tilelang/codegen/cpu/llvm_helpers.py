@@ -23,6 +23,7 @@ from tilelang.codegen.cpu.directed import directed_texts
 from tilelang.codegen.cpu.divisions import division_texts
 from tilelang.codegen.cpu.printing import DECLARATIONS, is_print, print_text
 from tilelang.codegen.cpu.shifts import shift_texts
+from tilelang.support.float8 import E8M0
 
 __all__ = ["FLOAT_FORMATS", "FloatFormat", "decode", "encode", "helper_texts", "is_helper", "maximum_nan"]
 
@@ -68,14 +69,20 @@ class FloatFormat:
         return (exponent << 23 | mantissa) + 2 ** (23 - self.mantissa - 1) - (self.largest & 1)
 
 
-FLOAT_FORMATS = {
-    f.name: f
-    for f in (
-        FloatFormat("bfloat16", 8, 7, True),
-        FloatFormat("float8_e4m3fn", 4, 3, False),
-        FloatFormat("float8_e5m2", 5, 2, True),
-    )
-}
+@dataclass(frozen=True)
+class ExponentFormat:
+    """Exponents of powers of two, without sign and fraction: float8_e8m0fnu."""
+
+    name: str
+    storage: str = "uint8"
+
+
+_FIELDS = (
+    FloatFormat("bfloat16", 8, 7, True),
+    FloatFormat("float8_e4m3fn", 4, 3, False),
+    FloatFormat("float8_e5m2", 5, 2, True),
+)
+FLOAT_FORMATS: dict[str, FloatFormat | ExponentFormat] = {f.name: f for f in (*_FIELDS, ExponentFormat(E8M0))}
 
 
 def decode(bits: Any, dtype: str) -> Any:
@@ -188,6 +195,41 @@ define internal i{f.bits} @tl_f32_to_{f.name}(float %v) alwaysinline nounwind {{
 }}"""
 
 
+def _decode_exponent_text() -> str:
+    """2^-127 is subnormal, and the largest exponent is NaN."""
+    return f"""
+define internal float @tl_{E8M0}_to_f32(i8 %bits) alwaysinline nounwind {{
+  %x = zext i8 %bits to i32
+  %field = shl i32 %x, 23
+  %least = icmp eq i32 %x, 0
+  %n = select i1 %least, i32 {0x400000}, i32 %field
+  %most = icmp eq i32 %x, 255
+  %v = select i1 %most, i32 {0x7FC00000}, i32 %n
+  %r = bitcast i32 %v to float
+  ret float %r
+}}"""
+
+
+def _encode_exponent_text() -> str:
+    """As `tilelang.support.float8` has it."""
+    return f"""
+define internal i8 @tl_f32_to_{E8M0}(float %v) alwaysinline nounwind {{
+  %u = bitcast float %v to i32
+  %a = and i32 %u, {0x7FFFFFFF}
+  %exponent = lshr i32 %a, 23
+  %fraction = and i32 %a, {0x7FFFFF}
+  %subnormal = icmp eq i32 %exponent, 0
+  %middle = select i1 %subnormal, i32 {0x400001}, i32 {0x400000}
+  %above = icmp uge i32 %fraction, %middle
+  %finite = icmp ult i32 %exponent, 255
+  %up = and i1 %above, %finite
+  %one = zext i1 %up to i32
+  %sum = add i32 %exponent, %one
+  %r = trunc i32 %sum to i8
+  ret i8 %r
+}}"""
+
+
 _LLVM = {"float16": "half", "float32": "float", "float64": "double"}
 _SUFFIX = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
@@ -275,7 +317,9 @@ define internal {t} @tl_atomic_cas_{dtype}(ptr %p, {t} %compare, {t} %x) alwaysi
 
 def _helpers() -> dict[str, _Helper]:
     table: dict[str, _Helper] = {}
-    for f in FLOAT_FORMATS.values():
+    table[f"tl_{E8M0}_to_f32"] = _Helper(_decode_exponent_text)
+    table[f"tl_f32_to_{E8M0}"] = _Helper(_encode_exponent_text)
+    for f in _FIELDS:
         table[f"tl_{f.name}_to_f32"] = _Helper(lambda f=f: _decode_text(f))
         table[f"tl_f32_to_{f.name}"] = _Helper(lambda f=f: _encode_text(f))
     for op in ("max", "min"):
