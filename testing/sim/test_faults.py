@@ -368,6 +368,31 @@ def test_global_memory_between_warps() -> None:
     assert run(body).kinds == {"race-global"}
 
 
+def chain(last: int) -> Callable[..., None]:
+    """Every block of four waits for the one behind it; block `last` waits for none. Elements of B are their flags."""
+
+    def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
+        with T.If(bx != last), T.Then(), when(tx == 0):
+            flag = device_op("atomic_load", at(B, bx + 1), dtype="float32", order="acquire")
+            with T.While(flag == f32(0)):
+                dev("nanosleep", i32(20))
+        dev("sync_threads")
+        with when(tx == 0):
+            dev("atomic_store", at(B, bx), A[bx + 1], dtype="float32", order="release")
+
+    return body
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_blocks_wait_for_later_blocks(policy: str) -> None:
+    result = run(chain(last=3), threads=64, policy=policy, grid=4)
+    assert not result.reports and result.stats["ctas"] == 4
+
+
+def test_blocks_that_wait_for_one_that_does_not_exist() -> None:
+    assert run(chain(last=9), threads=32, grid=4).kinds == {"livelock"}
+
+
 def test_livelock() -> None:
     def body(tx: Any, bx: Any, A: Any, B: Any) -> None:
         with T.While(A[0] < f32(1)):

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 REGISTER_FILE = 65536  # 32-bit registers of an SM (sm_90, CUDA C programming guide, table of compute capabilities)
+FEW_SPINS = 50  # of such rounds: blocks that have not begun begin
 MAX_SPINS = 5000  # rounds of a loop over memory that nobody changes before it counts as a livelock
 BASE = 1024  # shared address of the first allocation: nothing may touch the red zone below
 
@@ -539,10 +540,9 @@ class Gang:
         self.loop = Wait(lambda: True, lambda: text, site, poll=True)
         return self.loop
 
-    @property
-    def stuck(self) -> bool:
-        """Has it gone round a loop for long while nothing changed?"""
-        return self.spins > MAX_SPINS and self.saw == self.cta.world.changes
+    def spun(self, rounds: int) -> bool:
+        """Has it gone round a loop that often while nothing changed?"""
+        return self.spins > rounds and self.saw == self.cta.world.changes
 
     def late(self, m: np.ndarray, site: int) -> None:
         """The time of the run is over, and these threads are inside a loop."""

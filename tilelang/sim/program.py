@@ -33,7 +33,7 @@ from tilelang.sim.errors import (
     nearest,
 )
 from tilelang.sim.global_memory import GlobalMemory
-from tilelang.sim.machine import POLICIES, REGISTER_FILE, Gang, Machine, Pointer, Policy, World
+from tilelang.sim.machine import FEW_SPINS, MAX_SPINS, POLICIES, REGISTER_FILE, Gang, Machine, Pointer, Policy, World
 from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
 from tilelang.sim.register_views import local_view
@@ -50,7 +50,7 @@ __all__ = ["Program"]
 
 _OPS = (ops_memory, ops_mma, ops_rounding, ops_sync, ops_tma, ops_warp, ops_wgmma)  # imported for what they register
 MAX_SHARED_BYTES = 232448  # sm_90, CUDA C programming guide, table of compute capabilities
-MAX_TOGETHER = 512  # warps that are simulated at the same time for a barrier of the grid
+MAX_TOGETHER = 512  # warps that are simulated at the same time for a barrier of the grid or loops that wait for blocks
 
 
 def _own(x: Any) -> Any:
@@ -340,15 +340,17 @@ class Program:
         together = self.has_grid_sync
         if together and sum(map(len, clusters)) * nw > MAX_TOGETHER:
             raise SimUnsupported(f"a grid barrier over more than {MAX_TOGETHER} warps: {sum(map(len, clusters)) * nw}")
-        for group in [clusters] if together else [[c] for c in clusters]:
-            stats["ctas"] += sum(map(len, group))
-            while True:
-                before = dict(reports)
-                if self._run_group(index, threads, how, rng, file, env, group, cluster, stats):
-                    break
+        at, first = 0, len(clusters) if together else 1
+        while at < len(clusters):
+            before = dict(reports)
+            stats["ctas"] += sum(map(len, clusters[at : at + first]))
+            queue = (clusters, at, first)
+            while not (count := self._run_group(index, threads, how, rng, file, env, queue, cluster, stats)):
                 stats["restarts"] += 1
                 reports.clear()
                 reports.update(before)
+            stats["ctas"] += sum(map(len, clusters[at + first : at + count]))
+            at += count
 
     def _run_group(
         self,
@@ -358,27 +360,33 @@ class Program:
         rng: random.Random,
         file: Any,
         env: Any,
-        group: Any,
+        queue: Any,
         cluster: Any,
         stats: Any,
-    ) -> bool:
-        """Runs clusters at the same time. False when they must be run again with finer gangs."""
+    ) -> int:
+        """Runs clusters at the same time: of `queue`, which has all of the launch, the first to run and how many, and
+        further ones while all that run wait for what others may do. How many have run; 0 when they must be run again
+        with finer gangs."""
         if time.monotonic() > self._deadline:
             raise OutOfTime
-        world, machines, live = World(how, rng, self._deadline), [], []
-        for blocks in group:
-            machine = Machine(self, world, file, threads, blocks)
-            machine.unit = self.memory.start_unit()
-            machine.costs = None if self._costs is None else CostSheet(self.line)
+        clusters, at, first = queue
+        world = World(how, rng, self._deadline)
+        machines: list[Machine] = []
+        live: list[tuple[Gang, Any]] = []
+
+        def start(limit: float = MAX_TOGETHER) -> bool:
+            if at + len(machines) == len(clusters) or sum(m.nw * len(m.blocks) for m in machines) >= limit:
+                return False
+            machine = Machine(self, world, file, threads, clusters[at + len(machines)])
             machines.append(machine)
-            for rank, block in enumerate(blocks):
-                names = {f"blockIdx.{d}": i for d, i in zip("xyz", block, strict=True)}
-                names |= {f"clusterCtaIdx.{d}": i % c for d, i, c in zip("xyz", block, cluster, strict=True)}
-                gangs = [Gang(machine, rank, p) for p in self.partitions[index]]
-                live += [(g, self._kernels[index](g, env, names)) for g in gangs]
+            live.extend(self._begin(index, machine, env, cluster))
+            return True
+
+        while len(machines) < first:
+            start(math.inf)
         world.named["grid"] = {"round": 0, "got": 0, "count": sum(len(m.blocks) * m.nw for m in machines)}
         try:
-            if self._schedule(world, live):
+            if self._schedule(world, live, start):
                 for machine in machines:
                     _exit_checks(machine)
         except Refine as r:  # learnt once: later blocks and runs start refined
@@ -387,7 +395,7 @@ class Program:
             world.rollback()
             for machine in machines:
                 self.memory.cancel_unit(machine.unit)
-            return False
+            return 0
         except Trap:
             pass
         except SimUnsupported:
@@ -401,10 +409,24 @@ class Program:
         if self._written is not None:
             for array, at, _ in world.undo:
                 self._written.mark(array, at)
-        return True
+        return len(machines)
 
-    def _schedule(self, world: World, live: list[tuple[Gang, Any]]) -> bool:
-        """Runs gangs to the end; False when nothing can go on."""
+    def _begin(self, index: int, machine: Machine, env: Any, cluster: Any) -> list[tuple[Gang, Any]]:
+        """The gangs of a cluster's blocks with the code that they run."""
+        machine.unit = self.memory.start_unit()
+        machine.costs = None if self._costs is None else CostSheet(self.line)
+        machine.world.changes += 1
+        live: list[tuple[Gang, Any]] = []
+        for rank, block in enumerate(machine.blocks):
+            names = {f"blockIdx.{d}": i for d, i in zip("xyz", block, strict=True)}
+            names |= {f"clusterCtaIdx.{d}": i % c for d, i, c in zip("xyz", block, cluster, strict=True)}
+            gangs = [Gang(machine, rank, p) for p in self.partitions[index]]
+            live += [(g, self._kernels[index](g, env, names)) for g in gangs]
+        return live
+
+    def _schedule(self, world: World, live: list[tuple[Gang, Any]], start: Callable[[], bool]) -> bool:
+        """Runs gangs to the end; False when nothing can go on. `start` adds those of the next blocks, if there are
+        any: blocks on a device run at the same time, and one may wait for what a later one writes."""
         turn, how, rng = 0, world.policy, world.rng
         while live:
             world.steps += 1
@@ -442,7 +464,9 @@ class Program:
                 if not any(x.cta is g.cta and x.rank == g.rank for x, _ in live):
                     g.cta.ended.add(g.rank)
                 continue
-            if g.stuck and not events and all(_is_hopeless(x) for x, _ in live):
+            if g.spun(FEW_SPINS) and not events and all(_is_hopeless(x, FEW_SPINS) for x, _ in live) and start():
+                continue
+            if g.spun(MAX_SPINS) and not events and all(_is_hopeless(x, MAX_SPINS) for x, _ in live):
                 _hang(live, "livelock")
                 return False
         return True
@@ -559,9 +583,9 @@ def _hang(live: list[tuple[Gang, Any]], kind: str) -> None:
         first.report(kind, _waiting(first), _wait_of(first).site, remarks=remarks)
 
 
-def _is_hopeless(g: Gang) -> bool:
-    """Does it spin on what nobody changes, or wait for somebody who might?"""
-    return g.stuck or (g.wait is not None and not g.wait.poll and not g.wait.ready())
+def _is_hopeless(g: Gang, rounds: int) -> bool:
+    """Has it spun that often on what nobody changes, or does it wait for somebody who might?"""
+    return g.spun(rounds) or (g.wait is not None and not g.wait.poll and not g.wait.ready())
 
 
 def _wait_of(g: Gang) -> Any:
