@@ -87,6 +87,23 @@ def test_mma_from_fragments_and_half_accumulator(clear: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("inst", ["mma", "fma"])
+def test_tiles_with_leading_units(inst: str) -> None:
+    m, n, k = 32, 24, 32
+    A, B = (buffer(x, s, "float16", "shared.dyn") for x, s in (("A", (1, m, k)), ("B", (k, n))))
+    C = buffer("C", (1, m, n), "float32", "local.fragment")
+    layout = hw.mma_accumulator(m, n, 2, 1) if inst == "mma" else spread.coalesced((m, n), 64, 2, 4)
+    ctx = context(64, {C: layout.reshape((1, m, n))}, {A: row_major((1, m, k)), B: row_major((k, n))})
+    op = gemm(A, B, C, True, inst=inst, warps_m=2, warps_n=1)
+    stmt = lower_gemm_mma(op, ctx) if inst == "mma" else lower_gemm_fma(op, ctx)
+    mach = machine(ctx, {})
+    a, b = values((1, m, k), "float16", 1), values((k, n), "float16", 2)
+    put_shared(mach, ctx, A, a)
+    put_shared(mach, ctx, B, b)
+    mach.run(stmt)
+    np.testing.assert_array_equal(get_fragment(mach, ctx, C)[0], a[0].astype(np.float32) @ b.astype(np.float32))
+
+
 def test_mma_rejects_a_foreign_layout() -> None:
     C = buffer("C", (64, 64), "float32", "local.fragment")
     A = buffer("A", (64, 64), "float16", "shared.dyn")

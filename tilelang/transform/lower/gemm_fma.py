@@ -46,11 +46,14 @@ def lower_gemm_fma(op: TileOp, ctx: LowerContext) -> Stmt:
     ctx.within(k, const(depth))
     out: list[Stmt] = []
     if const_int(op["clear"]) != 0:
-        zeros = _nest(layout, lambda i, j: tirx.BufferStore(c, tirx.const(0, dtype), [i, j]))
+        zeros = _nest(layout, lambda *at: tirx.BufferStore(c, tirx.const(0, dtype), at))
         fill = lower_parallel(zeros, ctx)
         out.append(fill if const_int(op["clear"]) is not None else tirx.IfThenElse(op["clear"], fill, None))
-    step = _nest(layout, lambda i, j: tirx.BufferStore(c, c[i, j] + element("a", i, k) * element("b", k, j), [i, j]))
-    body = lower_parallel(step, ctx)
+
+    def product(*at: Expr) -> Stmt:  # leading dimensions of C are units
+        return tirx.BufferStore(c, c[at] + element("a", at[-2], k) * element("b", k, at[-1]), at)
+
+    body = lower_parallel(_nest(layout, product), ctx)
     whole = any(is_fragment(op[x].source) for x in "ab")
     notes = {"pragma_unroll": True if whole else UNROLL_K}
     out.append(tirx.For(k, const(0), const(depth), tirx.ForKind.SERIAL, body, annotations=notes, span=op.span))

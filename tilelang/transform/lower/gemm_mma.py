@@ -112,8 +112,9 @@ class _Gemm:
         for name, (buffer, layout) in expected.items():
             if is_fragment(buffer):
                 want = layout.shift(thread=self.offset) if self.offset else layout
-                if not same(self.ctx.layout(buffer), want):
-                    raise LoweringError(f"{name} of mma lives in {self.ctx.layout(buffer)}, must be {want}", op.span)
+                got = self.ctx.layout(buffer)
+                if not same(got, want if got.shape == want.shape else want.reshape(got.shape)):
+                    raise LoweringError(f"{name} of mma lives in {got}, must be {want}", op.span)
             elif name == "c" or not is_shared(buffer):
                 raise UnsupportedTileOp(
                     span=op.span,
