@@ -94,7 +94,7 @@ class MisplacedBarrier(UserError):
 
     code = "TL5013"
     message = "T.sync_threads() stands in divergent code: {why}"
-    help = "move it out of the branch or loop, or branch on whole warps: tx < 64, warp_id == 0"
+    help = "move it out of the branch or loop, or branch on whole warps: tx < 64, warp_id == 0{instead}"
 
 
 class GridBarrierWithoutState(UserError):

@@ -173,6 +173,8 @@ class _Inserter:
             elif op is not None and op.name == "sync_threads":
                 if op.attrs["inserted"]:
                     self.refill(state, out)
+                elif self.group is not None and self.group != self.whole_group and not self.group.whole_warps:
+                    raise self.misplaced(stmt)
                 self.barrier(state, out, stmt)
             elif op is not None and op.name == "release":
                 out += self.release(op, state)
@@ -484,7 +486,9 @@ class _Inserter:
         who = known if self.group is None else f"only threads {self.group.ranges} come here, which are no whole warps"
         outside = [s for s, group in self.around if self.can_sync(group)]  # the last of them parts the threads
         notes = [Note("this parts them", SourceSpan.of(outside[-1].span))] if outside else []
-        return MisplacedBarrier(span=stmt.span, why=who, notes=notes)
+        lanes = self.group.lanes if self.group is not None else None
+        instead = "" if lanes is None else f"; T.sync_warp(mask={lanes:#x}) is a barrier of these threads"
+        return MisplacedBarrier(span=stmt.span, why=who, instead=instead, notes=notes)
 
     def ordered(self, state: _State) -> None:
         group = self.group
