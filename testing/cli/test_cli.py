@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -250,3 +252,39 @@ def test_inputs_have_the_strides_that_a_kernel_declares(tmp_path: Path) -> None:
     (tmp_path / "strided.py").write_text(STRIDED)
     result = call("check", f"{tmp_path}/strided.py:f", "--set", "M=45", "--set", "N=51", "--set", "S=80")
     assert result.exit_code == 0 and "verdict: no fault found" in result.output, result.output
+
+
+def test_trace(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.py"
+    path.write_text(PROGRAM)
+    where = [f"{path}:scale", "--set", "n=256"]
+    listed = CliRunner().invoke(app, ["trace", *where])
+    assert listed.exit_code == 0 and "lower_tile_ops" in listed.output and "carry_nibbles" not in listed.output
+    assert "carry_nibbles" in CliRunner().invoke(app, ["trace", *where, "--all"]).output
+    assert "+++ behind lower_tile_ops" in CliRunner().invoke(app, ["trace", *where, "--pass", "lower_tile_ops"]).output
+    assert "changes nothing" in CliRunner().invoke(app, ["trace", *where, "--pass", "carry_nibbles"]).output
+    unknown = CliRunner().invoke(app, ["trace", *where, "--pass", "lower_tile_op"])
+    assert unknown.exit_code == 2 and "did you mean lower_tile_ops?" in unknown.output
+    cpu = CliRunner().invoke(app, ["trace", *where, "--target", "cpu"])
+    assert cpu.exit_code == 2 and "target cpu is no GPU and has no passes" in cpu.output
+    assert CliRunner().invoke(app, ["trace", *where, "-o", str(tmp_path / "trace.html")]).exit_code == 0
+    assert "lower_tile_ops" in (tmp_path / "trace.html").read_text()
+
+
+def test_autodd(tmp_path: Path) -> None:
+    path, small = tmp_path / "failing.py", tmp_path / "small.py"
+    (tmp_path / "beside.py").write_text("WORD = 'boom'\n")
+    path.write_text("import sys, beside\nx = 1\nif len(sys.argv) > 1:\n    raise SystemExit(beside.WORD + ' there')\n")
+    found = CliRunner().invoke(app, ["autodd", str(path), "--error", "boom", "-o", str(small), "--", "word"])
+    assert found.exit_code == 0, found.output
+    assert "x" not in small.read_text().splitlines() and len(small.read_text().splitlines()) <= 3
+    other = CliRunner().invoke(app, ["autodd", str(path), "--error", "something else"])
+    assert other.exit_code == 2 and "does not fail as told" in other.output
+    assert CliRunner().invoke(app, ["autodd", str(tmp_path / "none.py"), "--error", "x"]).exit_code == 2
+    (tmp_path / "text.py").write_text("no python here\n")
+    assert CliRunner().invoke(app, ["autodd", str(tmp_path / "text.py"), "--error", "x"]).exit_code == 2
+
+
+def test_the_package_is_a_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "tilelang", "--help"], capture_output=True, text=True, check=True)
+    assert "autodd" in done.stdout

@@ -319,6 +319,58 @@ def passes() -> None:
 
 @app.command()
 @_reports_errors
+def trace(
+    where: Where,
+    settings: Settings = None,
+    target: DeviceTarget = "cuda:sm_90a",
+    name: Annotated[str | None, typer.Option("--pass", metavar="PASS", help="show what this pass changes")] = None,
+    every: Annotated[bool, typer.Option("--all", help="list passes that change nothing as well")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="write an HTML page of all changes")] = None,
+) -> None:
+    """Show what every pass made of a program: which changed it, by how many lines, how long each took."""
+    from tilelang.tools.trace import lower_trace
+
+    traced = lower_trace(load_program(where, settings or []), _arch(target, "passes"))
+    if name is not None:
+        try:
+            typer.echo(traced.step(name).diff() or f"{name} changes nothing")
+        except ValueError as error:
+            raise BadCommand(error) from None
+    elif output is not None:
+        traced.write_html(output)
+    else:
+        for line in traced.lines(every):
+            typer.echo(line)
+    if traced.error is not None:
+        raise traced.error
+
+
+@app.command()
+@_reports_errors
+def autodd(
+    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="a script that ends with a failure")],
+    error: Annotated[str, typer.Option("--error", "--err-msg", help="text of the failure; timeout for one that hangs")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="of the script, behind --")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="write there instead of the terminal")] = None,
+    seconds: Annotated[float, typer.Option("--seconds", "--timeout", help="that a run may take", min=0.1)] = 60.0,
+) -> None:
+    """Make a failing script as small as it fails in the same way. Every candidate is run."""
+    from tilelang.tools.autodd import minimize, runs_into
+
+    try:
+        source = file.read_text(encoding="utf-8")
+        failing = runs_into(error, arguments or (), seconds, [file.parent.resolve()])
+        small = minimize(source, failing, lambda line: typer.echo(line, err=True))
+    except (UnicodeDecodeError, SyntaxError, ValueError) as why:
+        raise BadCommand(f"{file}: {why}") from None
+    if output is None:
+        typer.echo(small, nl=False)
+    else:
+        output.write_text(small, encoding="utf-8")
+
+
+@app.command()
+@_reports_errors
 def layout(
     where: Where,
     buffer: Annotated[str, typer.Argument(help="the buffer to draw")],

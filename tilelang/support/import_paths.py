@@ -51,7 +51,7 @@ _STANDS_FOR = {
 
 _OF_THE_LANGUAGE = "its function has the same name: from tilelang.language import {}"
 _INSTEAD = {
-    "tilelang.autodd": "python -m tilelang.tools.autodd, or `tilelang autodd`",
+    "tilelang.autodd": "`tilelang autodd FILE.py --error TEXT` is the command",
     "tilelang.carver.roller.policy": "ask a template: MatmulTemplate(...).with_arch(CUDA('cuda')).recommend_hints()",
     "tilelang.carver.utils": "ask a template: MatmulTemplate(...).with_arch(CUDA('cuda')).recommend_hints()",
     "tilelang.contrib.cutedsl": "kernels are CUDA C++; leave the backend out",

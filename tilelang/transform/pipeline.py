@@ -84,6 +84,8 @@ class Context:
     seconds: dict[str, float] = field(default_factory=dict)  # time of each pass
     stages: dict[Any, int] = field(default_factory=dict)  # stages that fit, by function
     shared: dict[Any, int] = field(default_factory=dict)  # bytes of shared memory, by function
+    # Sees the function behind every pass, with its level and the pass.
+    watch: Callable[[str, Pass, Any], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,8 @@ def lower(
             ctx.seconds[step.name] = time.perf_counter() - start
             if ctx.options.dump_ir:
                 _dump(func, f"{len(ctx.seconds):02d}-{step.name}", ctx.options.dump_ir_dir)
+            if ctx.watch is not None:
+                ctx.watch(level, step, func)
         if env.verify.get() and level != "tir":  # what the front end writes is checked by its own tests
             with compiler_step(f"the passes to level {level}", {"program": program, level: func}):
                 spec.check(func, LEVELS.index(level) + 1, stage=level)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tilelang.cli`, for where the console script is not installed."""
+"""`python -m tilelang`, for where the console script is not installed."""
 
 from __future__ import annotations
 
