@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import tilelang
 from tilelang.cli.main import app
 from tilelang.cli.program import BadCommand, parse_settings
 from tilelang.runtime.device import device_count
@@ -136,6 +137,7 @@ def test_run_and_check_on_the_cpu(where: str) -> None:
         (["compile", "{where}", "--set", "n=1", "--set", "m=1"], "no parameter m"),
         (["compile", "{where}x", "--set", "n=1"], "has no 'scalex'; it has scale"),
         (["compile", "nowhere.py:f"], "no such file"),
+        (["layout", "{where}", "y", "--set", "n=1", "-o", "y.jpeg"], "a picture (.png, .svg, .pdf), got y.jpeg"),
         (["compile", "{where}", "--set", "n=1", "--emit", "cubin"], "--output"),
         (["compile", "{where}", "--set", "n=1", "--set", "n=2"], "--set gives n twice"),
         (["compile", "{where}", "--set", "n=1", "--emit", "foo"], "'foo' is not one of 'tir'"),
@@ -283,6 +285,19 @@ def test_autodd(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["autodd", str(tmp_path / "none.py"), "--error", "x"]).exit_code == 2
     (tmp_path / "text.py").write_text("no python here\n")
     assert CliRunner().invoke(app, ["autodd", str(tmp_path / "text.py"), "--error", "x"]).exit_code == 2
+
+
+def test_a_script_takes_a_target_and_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_TARGET", "cpu")  # taken back behind the test, whatever the command sets
+    path = tmp_path / "script.py"
+    path.write_text("from tilelang.jit import resolve_target\nprint('for', resolve_target())\n")
+    assert "for sim:sm_80" in call("run", str(path), "--target", "sim:sm_80").output
+    found = call("run", str(path), "--set", "n=3")
+    assert found.exit_code == 2 and "--set is for the arguments of a factory" in found.output
+
+
+def test_the_version() -> None:
+    assert call("--version").output.strip() == f"tilelang {tilelang.__version__}"
 
 
 def test_the_package_is_a_command() -> None:

@@ -8,6 +8,7 @@ of tilelang.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from enum import Enum
@@ -48,6 +49,9 @@ Settings = Annotated[
 DeviceTarget = Annotated[str, typer.Option("--target", help="the GPU to compile for: cuda, cuda:sm_90a, ...")]
 
 
+_PICTURES = (".png", ".svg", ".pdf")
+
+
 class Emit(str, Enum):
     """What `compile` prints."""
 
@@ -68,6 +72,18 @@ class Blocks(str, Enum):
     AUTO = "auto"
     ALL = "all"
     SAMPLE = "sample"
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    version: Annotated[bool, typer.Option("--version", help="show the version and end", is_eager=True)] = False,
+) -> None:
+    """Compile, look into, run and check tile programs."""
+    if version:
+        from tilelang import __version__
+
+        typer.echo(f"tilelang {__version__}")
+        raise typer.Exit
 
 
 def _reports_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -173,10 +189,15 @@ def run(
     settings: Settings = None,
     target: Annotated[str | None, typer.Option(help="cuda, cpu or sim; the best there is if left out")] = None,
 ) -> None:
-    """Compile, call on random inputs and time. A FILE.py without FACTORY runs as a script."""
+    """Compile, call on random inputs and time. A FILE.py without FACTORY runs as a script, whose kernels are for the
+    target where it names none."""
     if ":" not in where:
         import runpy
 
+        if settings:
+            raise BadCommand(f"--set is for the arguments of a factory: {where}:FACTORY")
+        if target is not None:  # what the script's kernels are for where it names no target
+            os.environ["TILELANG_TARGET"] = str(_target(target))
         if not Path(where).is_file():
             raise BadCommand(f"no such file: {where}")
         sys.argv = [where]
@@ -382,6 +403,8 @@ def layout(
     from tilelang.tools.plot import layout_table, plot_layout
     from tilelang.tools.report import inspect_program
 
+    if output is not None and output.suffix not in _PICTURES:
+        raise BadCommand(f"--output is a picture ({', '.join(_PICTURES)}), got {output.name}")
     buffers = {
         b.name: b for b in inspect_program(load_program(where, settings or []), _arch(target)).buffers if b.layout
     }
