@@ -75,6 +75,16 @@ class JITKernel:
         """What takes and gives tensors: the kernel itself."""
         return self
 
+    def torch_op(self, name: str) -> Any:
+        """The kernel as an operator `torch.ops.namespace.name`, which `torch.compile` does not look into. `name` is
+        "namespace::name". A `torch.library.CustomOpDef`: called as it is, given a gradient by `register_autograd`.
+
+        Raises `ValueError` for other names, and for kernels that reach memory by address.
+        """
+        from tilelang.jit.torch_op import make_operator
+
+        return make_operator(self, self._func, name)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> JITKernel:
         return self
 
