@@ -21,11 +21,11 @@ from tilelang.ir.attrs import SHARED_SCOPES
 from tilelang.ir.device.effects import Access, Mode
 from tilelang.ir.device.memory import CP_ASYNC
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import bodies
+from tilelang.ir.stmts import bodies, expressions_of
 from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.walk import collect
 
-__all__ = ["Touch", "expr_touches", "expressions_of", "is_async_gemm", "own_touches", "touches", "written_in"]
+__all__ = ["Touch", "expr_touches", "is_async_gemm", "own_touches", "touches", "written_in"]
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,6 @@ def _tile_op_touches(op: TileOp) -> set[Touch]:
         if not isinstance(operand, ir.TensorRegion):
             found |= expr_touches(operand)
     return found
-
-
-def expressions_of(stmt: Any) -> list[Any]:
-    """The expressions of a statement, without those of the statements inside it."""
-    match stmt:
-        case tirx.BufferStore():
-            return [stmt.value, *stmt.indices]
-        case tirx.Bind() | tirx.Evaluate():
-            return [stmt.value]
-        case tirx.IfThenElse() | tirx.While() | tirx.AssertStmt():
-            return [stmt.condition]
-        case tirx.For():
-            return [stmt.min, stmt.extent]
-        case _:
-            return []
 
 
 @lru_cache(maxsize=16384)  # statements are immutable, and every pass asks again

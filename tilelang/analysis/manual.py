@@ -10,10 +10,9 @@ from typing import Any
 import tvm_ffi
 from tvm import ir
 
-from tilelang.analysis.effects import expressions_of
 from tilelang.ir.device.effects import Arrive, Sync, Wait
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import const_int, walk_list
+from tilelang.ir.stmts import const_int, expressions_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["arrives_in_cluster", "by_hand", "device_ops_in", "user_barrier_ids", "user_barriers"]

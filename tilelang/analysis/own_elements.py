@@ -19,11 +19,11 @@ import numpy as np
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import expressions_of, touches
+from tilelang.analysis.effects import touches
 from tilelang.analysis.index_values import Opaque
 from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import bodies, const_int
+from tilelang.ir.stmts import bodies, const_int, expressions_of
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["Places", "places", "share_elements"]

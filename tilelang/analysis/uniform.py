@@ -19,12 +19,12 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import expressions_of, touches
+from tilelang.analysis.effects import touches
 from tilelang.analysis.views import bases
 from tilelang.ir.attrs import FRAGMENT, LOCAL, ROLE, VAR
 from tilelang.ir.device.effects import Access, Mode, Wait
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import Kernel, bodies, walk_list
+from tilelang.ir.stmts import Kernel, bodies, expressions_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["Divergence"]

@@ -29,6 +29,7 @@ __all__ = [
     "consumer_list",
     "consumer_threads",
     "dtype_of",
+    "expressions_of",
     "fresh",
     "inlined",
     "is_uniform_loop",
@@ -87,6 +88,21 @@ def _bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     if kind is tirx.SeqStmt:
         return (tuple(as_list(stmt)),)
     return ()
+
+
+def expressions_of(stmt: Any) -> list[Any]:
+    """The expressions of a statement, without those of the statements inside it."""
+    match stmt:
+        case tirx.BufferStore():
+            return [stmt.value, *stmt.indices]
+        case tirx.Bind() | tirx.Evaluate():
+            return [stmt.value]
+        case tirx.IfThenElse() | tirx.While() | tirx.AssertStmt():
+            return [stmt.condition]
+        case tirx.For():
+            return [stmt.min, stmt.extent]
+        case _:
+            return []
 
 
 def with_bodies(stmt: Stmt, new: Sequence[Sequence[Stmt]]) -> Stmt:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilelang.ir import attrs
+from tilelang.ir.stmts import as_list
 from tilelang.jit.executable import Executable
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.pass_config import freeze_pass_configs, options_from
@@ -27,6 +28,7 @@ from tilelang.support.env import env
 from tilelang.support.logs import logger
 from tilelang.support.options import CompileOptions
 from tilelang.target.arch import Target
+from tilelang.tir_builder.outputs import check_outputs
 
 __all__ = ["clear_memory_cache", "compile", "outputs_of", "par_compile", "rebuild", "run_parallel"]
 
@@ -59,6 +61,8 @@ def compile(
     if execution_backend not in _BACKENDS:
         raise ValueError(f"unknown execution_backend {execution_backend!r}; there is one launcher, leave it out")
     outputs = outputs_of(func, out_idx)
+    if out_idx is not None:
+        check_outputs(as_list(func.body), [func.params[n] for n in outputs[: len(outputs) - hidden_outputs(func)]])
     where = resolve_target(target)
     options = _options_of(func, pass_configs, compile_flags)
     return _kernel(func, outputs, where, options, bool(verbose) or env.verbose.get())

@@ -20,7 +20,7 @@ from tvm import ir, sym, tirx
 
 from tilelang.ir import attrs
 from tilelang.ir.device_ops import DeviceOp
-from tilelang.ir.stmts import bodies, walk_list
+from tilelang.ir.stmts import bodies, expressions_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.walk import collect, vars_in
 from tilelang.tir_builder import errors
@@ -67,7 +67,7 @@ class _Walker:
             return
         if isinstance(stmt, tirx.BufferStore):
             self.access(stmt.buffer, stmt.indices, path, stmt.span)
-        for e in _expressions(stmt):
+        for e in expressions_of(stmt):
             self.expression(e, path, stmt.span)
         if isinstance(stmt, tirx.Bind):
             self.values[stmt.var] = stmt.value
@@ -229,17 +229,3 @@ def _leaves(stmt: Any) -> bool:
 
 def _is_address(expr: Any) -> bool:
     return isinstance(expr, ir.Call) and getattr(expr.op, "name", "") == "tirx.address_of"
-
-
-def _expressions(stmt: Any) -> list[Any]:
-    match stmt:
-        case tirx.BufferStore():
-            return [stmt.value, *stmt.indices]
-        case tirx.Bind() | tirx.Evaluate():
-            return [stmt.value]
-        case tirx.IfThenElse() | tirx.While() | tirx.AssertStmt():
-            return [stmt.condition]
-        case tirx.For():
-            return [stmt.min, stmt.extent]
-        case _:
-            return []

@@ -72,6 +72,7 @@ __all__ = [
     "UnknownDtype",
     "UnknownPythonName",
     "UnsupportedSyntax",
+    "UnwrittenOutput",
     "WholeBufferUpdate",
 ]
 
@@ -592,3 +593,11 @@ class ContendedElement(UserError, ValueError):
     code = "TL2064"
     message = "iterations over {var} of T.Parallel update the same element, {element}, at once"
     help = "{instead}"
+
+
+class UnwrittenOutput(UserError, RuntimeError):
+    """Outputs are allocated for a call, and have no values before the kernel stores some."""
+
+    code = "TL2065"
+    message = "the output {name} is read before anything is stored to it"
+    help = "store to it first (T.fill, T.copy), or make it a parameter that the caller fills and passes"

@@ -26,6 +26,7 @@ from tilelang.tir_builder.builder import Builder, as_body
 from tilelang.tir_builder.compiled import bound, compiled
 from tilelang.tir_builder.contention import check_contention
 from tilelang.tir_builder.dtypes import DType, as_dtype, cast_to, dtype_of
+from tilelang.tir_builder.outputs import check_outputs
 from tilelang.tir_builder.source import Place, SourceFunction, source_of
 from tilelang.tir_builder.specs import TensorSpec
 from tilelang.tir_builder.tracer import Tracer
@@ -190,6 +191,7 @@ def finish(
     _check_symbols([*params, *returned, *builder.workspaces], frame.stmts)
     check_bounds(frame.stmts)
     check_contention(frame.stmts)
+    check_outputs(frame.stmts, returned)
     builder.place = Place(source.span(source.node))
     span = builder.span
     attributes = {"global_symbol": builder.name, "s_tir": True, **builder.func_attrs}

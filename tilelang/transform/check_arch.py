@@ -12,10 +12,9 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.copies import bits_of
-from tilelang.analysis.effects import expressions_of
 from tilelang.analysis.manual import device_ops_in
 from tilelang.ir.attrs import ARRIVE_COUNTS
-from tilelang.ir.stmts import dtype_of, launches, walk_list
+from tilelang.ir.stmts import dtype_of, expressions_of, launches, walk_list
 from tilelang.ir.walk import collect, is_buffer
 from tilelang.target.arch import Arch
 from tilelang.transform.errors import ForeignType, NeedsArch, SubByteStorage

@@ -15,7 +15,6 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.analysis.effects import expressions_of
 from tilelang.analysis.layouts.adapt import extend, once, replicated_over
 from tilelang.analysis.layouts.costs import access_cost, movement
 from tilelang.analysis.layouts.edges import Alias, Demand, Fold, Link, Relayout, Uniform
@@ -24,7 +23,7 @@ from tilelang.analysis.layouts.extract import is_nest
 from tilelang.analysis.layouts.program import Access, Everywhere, Op, Parallel, Program, Tile, identity
 from tilelang.analysis.layouts.solve import Solution, shared_choice
 from tilelang.ir.attrs import FRAGMENT, LAYOUT, SHARED_DYN
-from tilelang.ir.stmts import bodies, const_int, dtype_of, substitute
+from tilelang.ir.stmts import bodies, const_int, dtype_of, expressions_of, substitute
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.ir.walk import collect
 from tilelang.layout import AnyLayout, DigitLayout, NotStructured, row_major
