@@ -220,7 +220,114 @@ def test_columns_of_an_iteration_with_registers_of_its_own():
     np.testing.assert_array_equal(o, packed(np.where(a < 0, 6, a).T, "float4_e2m1fn"))
 
 
-@pytest.mark.parametrize("index", ["the thread's", "odd", "a block's"])
+@pytest.mark.parametrize(("start", "width"), [(0, 31), (1, 32), (1, 31), (3, 2), (5, 7), (1, 1), (6, 1)])
+def test_columns_from_and_to_the_middle_of_a_byte(start, width):
+    """By a loop and by a copy that converts; the halves beside them stay."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((16, 64), "int32"),
+        X: T.Tensor((16, 64), "float16"),
+        O: T.Tensor((16, 64), "int4"),
+        P: T.Tensor((16, 64), "float4_e2m1fn"),
+    ):
+        with T.Kernel(2, threads=64) as b:
+            for i, j in T.Parallel(8, width):
+                if A[b * 8 + i, j] != 3:
+                    O[b * 8 + i, j + start] = T.cast(A[b * 8 + i, j], "int4")
+            F, Q = T.alloc_fragment((8, width), "float16"), T.alloc_fragment((8, width), "float4_e2m1fn")
+            T.copy(X[b * 8 : b * 8 + 8, 0:width], F)
+            T.copy(F, Q)
+            T.copy(Q, P[b * 8 : b * 8 + 8, start : start + width])
+
+    a, x = RNG.integers(-8, 8, (16, 64)).astype("int32"), (RNG.standard_normal((16, 64)) * 3).astype("float16")
+    before = RNG.integers(0, 256, (16, 32)).astype("uint8")
+    _, _, o, p = agree(main, a, x, before, before, rtol=0, atol=0)
+    want, inside = numbers(before, "int4"), a[:, :width]
+    want[:, start : start + width] = np.where(inside != 3, inside, want[:, start : start + width])
+    np.testing.assert_array_equal(o, packed(want, "int4"))
+    want = numbers(before, "float4_e2m1fn")
+    want[:, start : start + width] = x[:, :width]
+    np.testing.assert_array_equal(p, packed(want, "float4_e2m1fn"))
+
+
+@pytest.mark.parametrize("width", [7, 31])
+def test_shared_tiles_with_odd_rows(width):
+    @T.prim_func
+    def main(A: T.Tensor((16, 64), "uint4"), O: T.Tensor((16, 64), "uint4")):
+        with T.Kernel(2, threads=64) as b:
+            S, F = T.alloc_shared((8, width), "uint4"), T.alloc_fragment((8, width), "uint4")
+            T.copy(A[b * 8 : b * 8 + 8, 2 : 2 + width], S)
+            T.copy(S, F)
+            T.copy(F, O[b * 8 : b * 8 + 8, 1 : 1 + width])
+
+    data = RNG.integers(0, 256, (16, 32)).astype("uint8")
+    o = agree(main, data, np.zeros((16, 32), "uint8"), rtol=0, atol=0)[1]
+    want = np.zeros((16, 64))
+    want[:, 1 : 1 + width] = numbers(data, "uint4")[:, 2 : 2 + width]
+    np.testing.assert_array_equal(o, packed(want, "uint4"))
+
+
+def test_neighbours_that_share_bytes_and_loops_of_a_thread():
+    @T.prim_func
+    def main(A: T.Tensor((16, 64), "int32"), O: T.Tensor((16, 64), "int4"), P: T.Tensor((16, 64), "int4")):
+        with T.Kernel(1, threads=16):
+            for i, j in T.Parallel(16, 31):
+                O[i, j] = T.cast(A[i, j], "int4")
+            for i, j in T.Parallel(16, 33):
+                O[i, j + 31] = T.cast(A[i, j + 31], "int4")
+            tx = T.get_thread_binding()
+            for j in T.serial(31):
+                P[tx, j + 1] = T.cast(A[tx, j], "int4")
+
+    a, before = RNG.integers(-8, 8, (16, 64)).astype("int32"), RNG.integers(0, 256, (16, 32)).astype("uint8")
+    _, o, p = agree(main, a, np.zeros((16, 32), "uint8"), before, rtol=0, atol=0)
+    np.testing.assert_array_equal(o, packed(a, "int4"))
+    want = numbers(before, "int4")
+    want[:, 1:32] = a[:, :31]
+    np.testing.assert_array_equal(p, packed(want, "int4"))
+
+
+def test_numbers_in_registers_are_of_their_type():
+    """Whatever carries them: what copies convert and reductions leave is rounded, or wraps."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((16, 64), "int32"),
+        X: T.Tensor((16, 64), "float16"),
+        O: T.Tensor((2, 16, 64), "float32"),
+        P: T.Tensor((4, 16), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            F, G = T.alloc_fragment((16, 64), "int32"), T.alloc_fragment((16, 64), "int4")
+            H, Q = T.alloc_fragment((16, 64), "float16"), T.alloc_fragment((16, 64), "float4_e2m1fn")
+            R, U = T.alloc_fragment((16,), "int4"), T.alloc_fragment((16,), "float4_e2m1fn")
+            T.copy(A, F)
+            T.copy(F, G)
+            T.copy(X, H)
+            T.copy(H, Q)
+            for i, j in T.Parallel(16, 64):
+                O[0, i, j] = T.cast(G[i, j], "float32")
+                O[1, i, j] = T.cast(Q[i, j], "float32")
+            for k, (of_integers, of_floats) in enumerate(
+                ((T.reduce_sum, T.reduce_sum), (T.reduce_max, T.reduce_absmax))
+            ):
+                of_integers(G, R, dim=1)
+                of_floats(Q, U, dim=1)
+                for i in T.Parallel(16):
+                    P[2 * k, i] = T.cast(R[i], "float32")
+                    P[2 * k + 1, i] = T.cast(U[i], "float32")
+
+    a, x = RNG.integers(-99, 99, (16, 64)).astype("int32"), (RNG.standard_normal((16, 64)) * 2).astype("float16")
+    _, _, o, p = agree(main, a, x, np.zeros((2, 16, 64), "float32"), np.zeros((4, 16), "float32"), rtol=0, atol=0)
+    wrapped = lambda v: ((v & 15) ^ 8) - 8
+    rounded = lambda v: np.asarray(v).astype(ml_dtypes.float4_e2m1fn).astype("float32")
+    np.testing.assert_array_equal(o, [wrapped(a), rounded(x)])
+    sums = wrapped(wrapped(a).sum(1)), rounded(rounded(x).sum(1))
+    np.testing.assert_array_equal(p, [*sums, wrapped(a).max(1), np.abs(rounded(x)).max(1)])
+
+
+@pytest.mark.parametrize("index", ["the thread's", "a thread's columns", "odd for some blocks", "a block's"])
 def test_halves_of_two_threads_are_refused(index):
     @T.prim_func
     def main(A: T.Tensor((64, 64), "int4")):
@@ -228,9 +335,12 @@ def test_halves_of_two_threads_are_refused(index):
             tx = T.get_thread_binding()
             if index == "the thread's":
                 A[b, tx] = T.cast(1, "int4")
-            elif index == "odd":
-                for i, j in T.Parallel(8, 32):
-                    A[i, j + 1] = T.cast(i, "int4")
+            elif index == "a thread's columns":
+                for j in T.serial(3):
+                    A[b, tx * 2 + j] = T.cast(j, "int4")
+            elif index == "odd for some blocks":
+                for i, j in T.Parallel(8, 7):
+                    A[i, b * 7 + j] = T.cast(i, "int4")
             else:
                 for i in T.Parallel(64):
                     A[i, b] = T.cast(i, "int4")

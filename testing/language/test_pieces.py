@@ -100,3 +100,24 @@ def test_pieces_that_do_not_fill_the_tile_in_order_stay_a_loop():
     for n in range(3):
         rows = k[table[4 * n : 4 * n + 3][::-1]].reshape(48, 64)
         np.testing.assert_array_equal(got[n], np.concatenate([np.ones((16, 64)), rows]))
+
+
+@pytest.mark.parametrize("width", [5, 7, 31])
+def test_every_second_column_of_an_odd_number(width):
+    """A loop over pairs of them has no thread that owns equal parts: its layout is chosen freely."""
+
+    @T.prim_func
+    def main(X: T.Tensor((16, 64), "float16"), P: T.Tensor((16, 64), "float32")):
+        with T.Kernel(2, threads=64) as b:
+            F = T.alloc_fragment((8, width), "float16")
+            T.copy(X[b * 8 : b * 8 + 8, 0:width], F)
+            for i in T.Parallel(8):
+                P[b * 8 + i, 0] = F[i, 0]
+            for i, j in T.Parallel(8, (width - 1) // 2):
+                P[b * 8 + i, 1 + j] = F[i, 1 + 2 * j] * F[i, 2 + 2 * j]
+
+    x = np.random.default_rng(0).integers(-9, 10, (16, 64)).astype("float16")
+    got = agree(main, x, np.zeros((16, 64), "float32"))[1]
+    pairs = x[:, 1:width:2].astype("float32") * x[:, 2 : width + 1 : 2]
+    half = (width - 1) // 2
+    np.testing.assert_array_equal(got[:, : half + 1], np.concatenate([x[:, :1], pairs[:, :half]], 1))

@@ -10,8 +10,8 @@ hold every value exactly; sums, differences and products wrap or round as four b
 bytes (pair_nibbles.py). It stands here since all targets start with it.
 
 Requires: level 1.
-Does not: carry a tensor or shared tile with an odd row, of which the program takes the address or a view, or that
-          another tile op than a copy or fill uses: such a program stays as it is, and targets refuse it.
+Does not: carry a tensor with an odd row, or a tensor or shared tile of which the program takes the address or a view,
+          or that another tile op than a copy or fill uses: such a program stays as it is, and targets refuse it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from tvm import ir, sym, tirx
 
 from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
-from tilelang.ir.pair_nibbles import element_nest, pair_nibbles
+from tilelang.ir.pair_nibbles import element_nest, pair_nibbles, round_nest
 from tilelang.ir.stmts import as_list, as_stmt, const_int, dtype_of, rebuild
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.ir.walk import LOAD, collect, is_buffer, transform, vars_in
@@ -59,7 +59,8 @@ def _half(extent: Any) -> Any:
 
 def _bytes(buffer: Any) -> Any:
     """The bytes of a buffer in memory. Strides are in elements of each."""
-    shape = [*buffer.ty.shape[:-1], _half(buffer.ty.shape[-1])]
+    last = buffer.ty.shape[-1]
+    shape = [*buffer.ty.shape[:-1], _half(last + (const_int(last) or 0) % 2)]
     strides = [*(_half(s) for s in list(buffer.ty.strides)[:-1]), 1] if list(buffer.ty.strides) else None
     return tirx.decl_buffer(shape, "uint8", buffer.name, strides=strides, scope=buffer.ty.storage_scope, layout=None)
 
@@ -71,7 +72,7 @@ def _widened(buffer: Any) -> Any:
 
 def _unfit(body: Any, packed: set[Any]) -> set[Any]:
     """Buffers in memory with uses other than loads, stores, copies and fills."""
-    bad = {b for b in packed if (const_int(b.ty.shape[-1]) or 0) % 2}
+    bad = {b for b in packed if (const_int(b.ty.shape[-1]) or 0) % 2 and b.ty.storage_scope == GLOBAL}
     for view in collect(body, tirx.DeclBuffer):
         bad |= set(vars_in(view.data)) | {view.buffer}
     for call in collect(body, ir.Call):
@@ -86,15 +87,27 @@ def _unfit(body: Any, packed: set[Any]) -> set[Any]:
 
 
 def _by_element(body: Any, packed: set[Any]) -> Any:
-    """Copies and fills of elements as nests; copies of bytes stay."""
+    """Copies and fills of elements as nests; copies of bytes stay, as do those among registers that convert nothing.
+    What other tile operations leave in registers is rounded."""
 
     def expand(stmt: Any) -> Any:
         op = TileOp.from_stmt(stmt)
-        if op is None or op.name not in ("copy", "fill") or not packed & {r.source for r in [*op.reads, *op.writes]}:
+        if op is None:
+            return stmt
+        if op.name not in ("copy", "fill"):
+            narrow = [r for r in op.writes if dtype_of(r.source) in _CARRIERS]
+            return [stmt, *(round_nest(r, op.span) for r in narrow)] if narrow else stmt
+        converts = op.name == "copy" and _converts(op)
+        if not converts and not packed & {r.source for r in [*op.reads, *op.writes]}:
             return stmt
         return stmt if op.name == "copy" and _moves_bytes(op) else element_nest(op)
 
     return as_stmt(rebuild(as_list(body), expand))
+
+
+def _converts(op: TileOp) -> bool:
+    """Does a copy make four-bit numbers of others."""
+    return dtype_of(op["dst"].source) in _CARRIERS and dtype_of(op["src"].source) != dtype_of(op["dst"].source)
 
 
 def _moves_bytes(op: TileOp) -> bool:

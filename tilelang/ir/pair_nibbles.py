@@ -4,10 +4,10 @@
 Before:  for i, j in T.Parallel(8, 64): A[i, j] = f(i, j)                        (A: int4[8, 64])
 After:   for i, w in T.Parallel(8, 32): A[i, w] = f(i, 2 w) | f(i, 2 w + 1) << 4   (A: uint8[8, 32])
 
-No thread can store half a byte, so both halves must come from one thread. A loop of even length whose variable steps
-through the last index, from an even element on, is run over pairs; two stores in a row to the halves of one byte become
-one. Stores in T.Parallel that only some iterations make (a guard on the element, a branch) keep the other half: the
-iteration that has both reads the byte and puts it back.
+No thread can store half a byte, so both halves must come from one thread. A loop whose variable steps through the last
+index is run over pairs, its odd first and last iterations on their own; two stores in a row to the halves of one byte
+become one. Stores in T.Parallel that only some iterations make (a guard on the element, a branch) keep the other half:
+the iteration that has both reads the byte and puts it back. So do first and last iterations on their own.
 
 Requires: level 1.
 Does not: guess. A store whose other half may belong to another thread is an error.
@@ -15,7 +15,7 @@ Does not: guess. A store whose other half may belong to another thread is an err
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -35,10 +35,10 @@ from tilelang.ir.stmts import (
     with_bodies,
 )
 from tilelang.ir.tile_ops import TileOp
-from tilelang.ir.walk import LOAD, collect, is_buffer
+from tilelang.ir.walk import LOAD, collect, is_buffer, vars_in
 from tilelang.support.errors import UserError
 
-__all__ = ["LoneNibble", "element_nest", "pair_nibbles"]
+__all__ = ["LoneNibble", "element_nest", "pair_nibbles", "round_nest"]
 
 _LOCAL_SCOPES = ("local", "local.var")
 _PLAIN = (tirx.ForKind.SERIAL, tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)
@@ -51,8 +51,8 @@ class LoneNibble(UserError):
     code = "TL3001"
     message = "{buffer} has elements of 4 bits, two in a byte, and this store need not write both halves of a byte"
     help = (
-        "let an even loop in T.Parallel step through the last index from an even element on, or store both halves one "
-        "after the other: A[i, 2 * j] = lo; A[i, 2 * j + 1] = hi"
+        "let a loop in T.Parallel step through the last index, from an element that is even or odd for every block and "
+        "iteration, or store both halves one after the other: A[i, 2 * j] = lo; A[i, 2 * j + 1] = hi"
     )
 
 
@@ -85,6 +85,16 @@ def element_nest(op: TileOp) -> Any:
     return _nest(loops, extents, stmt, {PARALLEL: len(loops)}, op.span)
 
 
+def round_nest(region: Any, span: Any) -> Any:
+    """Rounds the elements of a region to their type, whatever carries them."""
+    extents = [r.extent for r in region.region if const_int(r.extent) != 1]
+    loops = [tirx.Var("ijklmn"[d % 6], "int32") for d in range(len(extents))]
+    at = _at(region, loops)
+    value = tirx.Cast("float32", tirx.BufferLoad(region.source, at))
+    stmt = tirx.BufferStore(region.source, tirx.Cast(dtype_of(region.source), value), at, span=span)
+    return _nest(loops, extents, stmt, {PARALLEL: len(loops)}, span)
+
+
 def _nest(loops: Sequence[Any], extents: Sequence[Any], body: Any, notes: dict[str, Any], span: Any) -> Any:
     """A T.Parallel nest; `notes` go to its outermost loop."""
     for depth in reversed(range(len(loops))):
@@ -111,11 +121,13 @@ class _Pairing:
         out: list[Any] = []
         for stmt in self.neighbours(stmts):
             if _is_nest(stmt) and self.stores([stmt]):
-                stmt = self.nest(stmt)
-            elif inner := bodies(stmt):
+                out += self.nest(stmt)
+                continue
+            if inner := bodies(stmt):
                 stmt = with_bodies(stmt, [self.paired(body) for body in inner])
                 if isinstance(stmt, tirx.For) and stmt.kind in _PLAIN and self.stores([stmt]):
-                    stmt = self.loop(stmt) or stmt
+                    out += self.loop(stmt) or [stmt]
+                    continue
             out.append(stmt)
         return out
 
@@ -145,7 +157,7 @@ class _Pairing:
 
     # Loops.
 
-    def loop(self, loop: Any) -> Any | None:
+    def loop(self, loop: Any) -> list[Any] | None:
         """A loop outside T.Parallel over pairs; None where its iterations may see each other or may not be paired."""
         body = as_list(loop.body)
         leaves = [s for s in walk_list(body) if not isinstance(s, tirx.IfThenElse | tirx.Bind)]
@@ -154,54 +166,73 @@ class _Pairing:
         written = {s.buffer for s in leaves}
         if written & {load.source for s in body for load in collect(s, LOAD)}:
             return None
-        pair = _Pair(self, loop.loop_var)
-        new = pair.merged(body) if self.is_paired_by(pair, loop, body) else None
-        if new is None:
+        pair = self.pair_of(loop, body)
+        new = pair.merged(body) if pair is not None else None
+        if pair is None or new is None:
             return None
+        if pair.alone and any(vars_in(inlined(s.indices[-1], self.values)) - {loop.loop_var} for s in leaves):
+            return None  # the other half may be another thread's
         kind = loop.kind if len(new) == 1 or loop.kind != tirx.ForKind.VECTORIZED else tirx.ForKind.UNROLLED
         rest = (loop.thread_binding, loop.annotations, loop.step, loop.span)
-        return tirx.For(pair.half, loop.min, _half(loop.extent), kind, as_stmt(new), *rest)
+        middle = tirx.For(pair.half, loop.min, tirx.const(pair.count, dtype_of(loop.extent)), kind, as_stmt(new), *rest)
+        return pair.in_order([middle], lambda iteration: pair.once(body, iteration))
 
-    def nest(self, nest: Any) -> Any:
+    def nest(self, nest: Any) -> list[Any]:
         """A T.Parallel nest with its stores paired."""
         loops: list[Any] = [nest]
         for _ in range(int(nest.annotations[PARALLEL]) - 1):
             loops.append(as_list(loops[-1].body)[0])
         body = self.paired(as_list(loops[-1].body))
         if not self.stores(body):
-            return self.rebuilt(loops, body)
+            return [self.rebuilt(loops, body)]
         for at in reversed(range(len(loops))):
-            pair = _Pair(self, loops[at].loop_var)
-            if not self.is_paired_by(pair, loops[at], body):
+            pair = self.pair_of(loops[at], body)
+            if pair is None:
                 continue
             local = any(isinstance(s, tirx.AllocBuffer) or _is_local_store(s) for s in walk_list(body))
+            if local and pair.alone:
+                break
             new = None if local else pair.merged(body)
-            return self.rebuilt(loops, pair.one_by_one(body) if new is None else new, at, pair.half)
-        return self.rebuilt(loops, [self.put(s) for s in body])
+            middle = self.rebuilt(loops, pair.one_by_one(body) if new is None else new, at, pair.half, pair.count)
+            return pair.in_order([middle], lambda iteration, p=pair, k=at: [self.edge(loops, k, p, body, iteration)])
+        return [self.rebuilt(loops, [self.put(s) for s in body])]
 
-    def rebuilt(self, loops: list[Any], body: list[Any], halved: int = -1, half: Any = None) -> Any:
+    def edge(self, loops: list[Any], at: int, pair: _Pair, body: list[Any], iteration: int) -> Any:
+        """A nest of its own, of a single iteration of loop `at`."""
+        copies = [_fresh_loop(x) for x in loops]
+        names = {x.loop_var: c.loop_var for x, c in zip(loops, copies, strict=True) if x is not loops[at]}
+        return self.rebuilt(copies, fresh(pair.once(body, iteration), names), at, copies[at].loop_var, 1)
+
+    def rebuilt(self, loops: list[Any], body: list[Any], changed: int = -1, var: Any = None, count: int = 0) -> Any:
+        """The nest around a new body, loop `changed` with another variable and extent."""
         variables, extents = [x.loop_var for x in loops], [x.extent for x in loops]
-        if halved >= 0:
-            variables[halved], extents[halved] = half, _half(extents[halved])
+        if changed >= 0:
+            variables[changed], extents[changed] = var, tirx.const(count, dtype_of(extents[changed]))
         return _nest(variables, extents, as_stmt(body), dict(loops[0].annotations.items()), loops[0].span)
 
-    def is_paired_by(self, pair: _Pair, loop: Any, body: list[Any]) -> bool:
-        """Do iterations 2 w and 2 w + 1 of the loop write the halves of one byte, in each of the stores?"""
+    def pair_of(self, loop: Any, body: list[Any]) -> _Pair | None:
+        """Iterations of the loop, two by two, that write the halves of one byte in each of the stores."""
         extent = const_int(loop.extent)
-        if extent is None or extent % 2 or const_int(loop.min) != 0 or const_int(loop.step or 1) != 1:
-            return False
-        return all(pair.is_one_byte(store) for store in self.stores(body))
+        if extent is None or const_int(loop.min) != 0 or const_int(loop.step or 1) != 1:
+            return None
+        for first in (0, 1):
+            pair = _Pair(self, loop.loop_var, first, extent)
+            if all(pair.is_one_byte(store) for store in self.stores(body)):
+                return pair
+        return None
 
-    def put(self, stmt: Any) -> Any:
-        """A statement of T.Parallel whose stores go to halves that are known. Raises LoneNibble."""
+    def put(self, stmt: Any, at: dict[Any, Any] | None = None) -> Any:
+        """A statement whose stores go to halves that are known, where variables are `at`. Raises LoneNibble."""
         if self.is_store(stmt):
-            last = inlined(stmt.indices[-1], self.values)
+            last = substitute(inlined(stmt.indices[-1], self.values), at or {})
             for half in (0, 1):
                 if self.even(last - half):
+                    if self.equal([last + 1], [stmt.buffer.ty.shape[-1]]) and not half:  # of an odd row
+                        return self.byte(stmt, stmt.value, tirx.const(0, "uint4"))
                     return self.half(stmt, tirx.const(half, "int32"))
             raise LoneNibble(span=stmt.span, buffer=stmt.buffer.name)
         inner = bodies(stmt)
-        return with_bodies(stmt, [[self.put(s) for s in body] for body in inner]) if inner else stmt
+        return with_bodies(stmt, [[self.put(s, at) for s in body] for body in inner]) if inner else stmt
 
     # Bytes.
 
@@ -234,14 +265,35 @@ class _Pairing:
 
 
 class _Pair:
-    """Iterations 2 w and 2 w + 1 of a loop as one, w."""
+    """Iterations 2 w + `first` and the next of a loop as one, w; of `count` pairs. `alone` are the iterations that are
+    left over: the one in front, the one behind."""
 
-    def __init__(self, owner: _Pairing, var: Any) -> None:
-        self.owner, self.var = owner, var
+    def __init__(self, owner: _Pairing, var: Any, first: int, extent: int) -> None:
+        self.owner, self.var, self.first = owner, var, first
+        self.count = (extent - first) // 2
+        self.alone = [0] * first + [extent - 1] * ((extent - first) % 2)
         self.half = tirx.Var(var.name, var.ty)
-        two = tirx.const(2, dtype_of(var))
-        self.low: dict[Any, Any] = {var: self.half * two}
-        self.high: dict[Any, Any] = {var: self.half * two + tirx.const(1, dtype_of(var))}
+        self.low: dict[Any, Any] = {var: self.element(0)}
+        self.high: dict[Any, Any] = {var: self.element(1)}
+
+    def element(self, half: Any) -> Any:
+        """The iteration that writes the low half of the byte (0) or the high one (1)."""
+        dtype = dtype_of(self.var)
+        start = self.half * tirx.const(2, dtype)
+        if isinstance(half, int):
+            return start + tirx.const(self.first + half, dtype) if self.first + half else start
+        return start + tirx.const(self.first, dtype) + half if self.first else start + half
+
+    def once(self, stmts: list[Any], iteration: int) -> list[Any]:
+        """The statements of one iteration; its stores keep the other half."""
+        at: dict[Any, Any] = {self.var: tirx.const(iteration, dtype_of(self.var))}
+        return fresh([self.owner.put(s, at) for s in stmts], at)
+
+    def in_order(self, pairs: list[Any], single: Callable[[int], list[Any]]) -> list[Any]:
+        """The pairs between the iterations on their own."""
+        front, back = self.alone[: self.first], self.alone[self.first :]
+        pairs = pairs if self.count else []
+        return [*(s for i in front for s in single(i)), *pairs, *(s for i in back for s in single(i))]
 
     def both(self, expr: Any) -> tuple[Any, Any]:
         """What an expression is in the two iterations, names written out."""
@@ -305,7 +357,7 @@ class _Pair:
         """The two iterations one after the other; a store keeps the other half."""
         which = tirx.Var("half", "int32")
         same = tirx.Cast(dtype_of(self.var), which) if dtype_of(self.var) != "int32" else which
-        at = {self.var: self.half * tirx.const(2, dtype_of(self.var)) + same}
+        at = {self.var: self.element(same)}
 
         def write(stmt: Any) -> Any:
             if self.owner.is_store(stmt):
@@ -318,9 +370,10 @@ class _Pair:
         return [tirx.For(which, tirx.const(0, "int32"), two, tirx.ForKind.UNROLLED, as_stmt(body))]
 
 
-def _half(extent: Any) -> Any:
-    """Half of a constant that is even."""
-    return tirx.const((const_int(extent) or 0) // 2, dtype_of(extent))
+def _fresh_loop(loop: Any) -> Any:
+    """The loop with a variable of its own."""
+    var = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
+    return tirx.For(var, loop.min, loop.extent, loop.kind, loop.body, None, loop.annotations, loop.step, loop.span)
 
 
 def _code(value: Any) -> Any:

@@ -170,7 +170,9 @@ class Link:
     def _loop_at(self, home: AnyLayout) -> AnyLayout:
         assert self.access is not None
         found = from_register_0(restrict(home.compose(self.access), self.rank))
-        return once(found) if self.once else found
+        found = once(found) if self.once else found
+        found.locate(thread=0, reg=0)  # raises where a thread cannot tell its iterations
+        return found
 
     def price(self, known: Known) -> tuple[int, list[Relayout]]:
         loop, buf = known[self.loop].layout, known[self.tile.name].layout
