@@ -703,14 +703,86 @@ def test_a_barrier_stands_between_a_write_and_a_read_and_serves_the_next_iterati
 
 
 def test_no_barrier_between_buffers_that_do_not_meet() -> None:
-    with Builder(64, params={"A": ((64,), "float32"), "C": ((64,), "float32")}) as b:
-        A, C = b.args
+    with Builder(64, params={name: ((64,), "float32") for name in "ACD"}) as b:
+        A, C, D = b.args
         S, T2 = b.shared("S", (64,), "float32"), b.shared("T", (64,), "float32")
         b.copy(A, S)
         b.copy(A, T2)
         b.copy(S, C)
-        b.copy(T2, C)
-    assert outline(after(b.func, "insert_sync")) == ["loop S", "loop T", "sync_threads", "loop C", "loop C"]
+        b.copy(T2, D)
+    assert outline(after(b.func, "insert_sync")) == ["loop S", "loop T", "sync_threads", "loop C", "loop D"]
+
+
+@pytest.mark.parametrize(("first", "second", "barrier"), [(0, 0, True), (0, 16, True), (0, 32, False), (32, 0, False)])
+def test_of_two_statements_that_write_the_same_elements_the_second_wins(first: int, second: int, barrier: bool) -> None:
+    """Threads share out the elements of each as its shape wants; parts of a tensor that do not meet are not ordered."""
+    with Builder(64, params={"A": ((32, 8), "float32"), "C": ((64, 8), "float32")}) as b:
+        A, C = b.args
+        x, y = b.fragment("x", (32, 8)), b.fragment("y", (32, 8))
+        with b.serial(2):
+            b.copy(A, x)
+            b.copy(A, y)
+            b.copy(x, region(C, (first, 32), (0, 8)))
+            b.copy(y, region(C, (second, 32), (0, 8)))
+    inside = ["loop x", "loop y", "loop C", *(["sync_threads"] if barrier else []), "loop C"]
+    front = ["sync_threads"] if barrier else []  # the first of the next iteration
+    assert [line.strip() for line in outline(after(b.func, "insert_sync"))[1:]] in (
+        [*inside[:2], *front, *inside[2:]],
+        [*front, *inside],
+    )
+
+
+STORES = {  # the place of a tile that a loop over q and k stores, whether the transfer of one before may be under way
+    "both": (lambda q, k: (q * 4 + k) * 32, False),
+    "the inner alone": (lambda q, k: k * 32, True),
+    "the outer alone": (lambda q, k: q * 32, True),
+    "neither": (lambda q, k: 0, True),
+    "half": (lambda q, k: (q * 4 + k) * 16, True),
+    "backwards": (lambda q, k: (7 - q * 4 - k) * 32, False),
+}
+
+
+@pytest.mark.parametrize("place", STORES)
+def test_a_bulk_store_waits_for_one_that_may_write_the_same_elements(place: str) -> None:
+    start, waits = STORES[place]
+    with Builder(64, params={"A": ((256, 64), "float16"), "C": ((256, 64), "float16")}) as b:
+        A, C = b.args
+        S = b.shared("S", (32, 64))
+        with b.serial(2) as q:
+            with b.serial(4) as k:
+                b.copy(region(A, ((q * 4 + k) * 32, 32), (0, 64)), S)
+                b.copy(S, region(C, (start(q, k), 32), (0, 64)))
+    got = [line.strip() for line in outline(after(b.func, "insert_sync"))]
+    assert "copy S C tma_store" in got and got.count("bulk_wait") == waits
+    a = np.random.default_rng(0).integers(-3, 4, (256, 64)).astype(np.float16)
+    data, want = {"A": a, "C": np.zeros_like(a)}, np.zeros_like(a)
+    for n in range(8):
+        want[start(n // 4, n % 4) :][:32] = a[n * 32 :][:32]
+    result = simulate(lower(b.func, SM90), data, grid=(1,), policy="random")
+    assert not result.reports
+    np.testing.assert_array_equal(data["C"], want)
+
+
+@pytest.mark.parametrize("by", ["loop", "copy"])
+def test_what_reads_a_stored_tensor_waits_for_the_transfer(by: str) -> None:
+    shape = ((32, 64), "float16")
+    with Builder(64, params={"A": shape, "C": shape, "D": shape}) as b:
+        A, C, D = b.args
+        S, f = b.shared("S", (32, 64)), b.fragment("f", (32, 64), "float16")
+        b.copy(A, S)
+        b.copy(S, C)
+        if by == "copy":
+            b.copy(C, f)
+            b.copy(f, D)
+        else:
+            b.parallel((32, 64), lambda i, j: store(D, C[i, j], 31 - i, j))
+    got = [line.strip() for line in outline(after(b.func, "insert_sync"))]
+    assert got[got.index("copy S C tma_store") :][1:4] == ["if", "bulk_wait", "sync_threads"]
+    a = np.random.default_rng(0).integers(-3, 4, (32, 64)).astype(np.float16)
+    data = {"A": a, "C": np.zeros_like(a), "D": np.zeros_like(a)}
+    result = simulate(lower(b.func, SM90), data, grid=(1,), policy="random")
+    assert not result.reports
+    np.testing.assert_array_equal(data["D"], a if by == "copy" else a[::-1])
 
 
 def test_bytes_shared_by_two_buffers_count_as_one_buffer() -> None:

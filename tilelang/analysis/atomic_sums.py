@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tvm import ir, tirx
 
 from tilelang.analysis.effects import Touch, expr_touches, own_touches
+from tilelang.ir.attrs import GLOBAL
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import walk_list
 
@@ -41,10 +42,11 @@ def lasting_touches(stmt: Any) -> frozenset[Touch]:
 
 
 def only_adds_to(stmt: Any, buffer: Any) -> bool:
-    """All that a statement, with those inside it, does to a buffer of shared memory is to add to elements."""
+    """All that a statement, with those inside it, does to a buffer of global or shared memory is to add to elements."""
+    space = "global" if buffer.ty.storage_scope == GLOBAL else "shared"
     for s in walk_list([stmt]):
         reads = [t for t in own_touches(s) if t.buffer.same_as(buffer)]
-        added = sum_of(s, "shared") if reads else None
+        added = sum_of(s, space) if reads else None
         if reads and (added is None or not added.element.source.same_as(buffer)):
             return False
         if added is not None and any(

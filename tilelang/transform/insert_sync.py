@@ -9,7 +9,9 @@ Requires: level 3 with arena offsets and asynchronous gemms retired before their
 Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them (none
           where each thread finds its own elements, analysis/own_elements.py, nor between atomic sums), a
           generic write has a proxy fence before an async access, and bytes a bulk store still reads are not
-          overwritten: a wait for one stands in front of a barrier that is there anyway, if one is. No barrier stands in
+          overwritten: a wait for one stands in front of a barrier that is there anyway, if one is. Elements of tensors
+          that it may still write (analysis/same_elements.py) are not touched before it has. Of two statements that write
+          the same elements of a tensor the later one wins. No barrier stands in
           divergent code. There, elements that the program writes out are its author's to order, if the code around
           (the innermost loop, or the launch) has a T.sync_threads of his: one between them could not stand there
           either, so they are elements of one thread, or a race.
@@ -25,6 +27,8 @@ touched before is ordered in front of the branch, and what any thread touched wh
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -36,9 +40,10 @@ from tilelang.analysis.atomic_sums import lasting_touches, only_adds_to
 from tilelang.analysis.effects import Touch, expr_touches, touches
 from tilelang.analysis.manual import arrives_in_cluster, user_barriers
 from tilelang.analysis.own_elements import Places, places, share_elements
+from tilelang.analysis.same_elements import Access, SameElements
 from tilelang.analysis.thread_groups import ALL_LANES, Group, ThreadGroups
 from tilelang.analysis.views import bases
-from tilelang.ir.attrs import GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
+from tilelang.ir.attrs import EXTENT, GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
 from tilelang.ir.device.effects import Arrive, Sync
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
@@ -73,21 +78,34 @@ class _Pending:
     places: Places | None = None
     own: bool = False
     adds: bool = False
+    access: Access | None = None  # of a tensor
 
 
 @dataclass
 class _State:
-    """Accesses since the last barrier, writes since the last proxy fence, bulk stores not waited for."""
+    """Accesses since the last barrier, writes since the last proxy fence, bulk stores that may not have read all of
+    their tile (its buffers), and those that may not have written all of it."""
 
     pending: set[_Pending] = field(default_factory=set)
     unfenced: set[Any] = field(default_factory=set)
     stores: set[Any] = field(default_factory=set)
+    landing: set[Access] = field(default_factory=set)
 
     def copy(self) -> _State:
-        return _State(set(self.pending), set(self.unfenced), set(self.stores))
+        return _State(set(self.pending), set(self.unfenced), set(self.stores), set(self.landing))
 
     def join(self, other: _State) -> _State:
-        return _State(self.pending | other.pending, self.unfenced | other.unfenced, self.stores | other.stores)
+        return _State(
+            self.pending | other.pending,
+            self.unfenced | other.unfenced,
+            self.stores | other.stores,
+            self.landing | other.landing,
+        )
+
+    def moved(self, move: Callable[[Access], Access]) -> _State:
+        """The state in another iteration, or behind a loop."""
+        pending = {p if p.access is None else replace(p, access=move(p.access)) for p in self.pending}
+        return _State(pending, self.unfenced, self.stores, {move(access) for access in self.landing})
 
 
 @dataclass
@@ -123,6 +141,8 @@ class _Inserter:
         self.by_proxy = {t.buffer for s in kernel.body for t in touches(s) if t.asynchronous and not t.write}
         every = {t for s in walk_list(kernel.body) for t in lasting_touches(s) if t.buffer.ty.storage_scope == GLOBAL}
         self.exchanged = {t.buffer for t in every if t.write} & {t.buffer for t in every if not t.write}
+        self.rewritten = _written_by_several(kernel.body)
+        self.elements = SameElements(kernel)
         self.threads: int | None = None
         self.manual = user_barriers(kernel.body)
         self.barriers = GroupBarriers(kernel)
@@ -164,7 +184,7 @@ class _Inserter:
     # -- the walk ------------------------------------------------------------------------------------
     def walk(self, stmts: list[Any], state: _State) -> tuple[list[Any], _State]:
         out: list[Any] = []
-        outermost, start, before = not self.around, self.group, frozenset(state.stores)
+        outermost, start, before = not self.around, self.group, state.copy()
         for stmt in stmts:
             op = TileOp.from_stmt(stmt)
             if isinstance(stmt, tirx.Continue | tirx.Break) and self.left:
@@ -196,7 +216,8 @@ class _Inserter:
                 out += self.elected(wait, each=WARPGROUP)
             elif state.stores if outermost else any(_is_store(s) for s in walk_list(out)):
                 out += self.elected(wait)
-            state.stores &= before  # those of code around a branch are waited for there
+            state.stores &= before.stores  # those of code around a branch are waited for there
+            state.landing &= before.landing
         self.group = start
         return out, state
 
@@ -262,6 +283,8 @@ class _Inserter:
             result = result.join(end)
         if split:
             result = self.rejoin(stmt, state, inner, result)
+        if isinstance(stmt, tirx.AttrStmt) and stmt.attr_key == EXTENT:
+            result.landing.clear()  # a block ends here, and nobody orders it and the next one
         return with_bodies(stmt, news), result
 
     def loop(self, stmt: Any, inner: Group | None, state: _State) -> tuple[Any, _State]:
@@ -274,7 +297,8 @@ class _Inserter:
         # Barriers of `new` may have left less behind, never more.
         _, again, broken = self.iterate(stmt, entry.join(after))
         self.leave(outer)
-        return with_bodies(stmt, [new]), entry.join(after).join(again).join(broken)
+        end = entry.join(after).join(again).join(broken)
+        return with_bodies(stmt, [new]), end.moved(lambda a: a.behind(stmt)) if isinstance(stmt, tirx.For) else end
 
     def iterate(self, loop: Any, state: _State) -> tuple[list[Any], _State, _State]:
         """One pass over a loop's body, with the condition that is asked again at its end. The second state is that of
@@ -285,7 +309,9 @@ class _Inserter:
         left = self.left.pop()
         if isinstance(loop, tirx.While):
             self.record(loop, [(self.here, t) for t in self.of_head(loop)], state, new)
-        return new, reduce(_State.join, left.continued, state), reduce(_State.join, left.broken, _State())
+        end = reduce(_State.join, left.continued, state)
+        end = end.moved(lambda a: a.again(loop)) if isinstance(loop, tirx.For) else end
+        return new, end, reduce(_State.join, left.broken, _State())
 
     def leave_early(self, stmt: Any, state: _State, out: list[Any]) -> None:
         """The end of an iteration inside it; what a while loop asks next must not overtake what was done."""
@@ -308,9 +334,9 @@ class _Inserter:
     def of_group(self, state: _State, group: Group | None) -> _State:
         """What threads of the group itself left behind: its own barrier can order that."""
         if not self.can_sync(group):
-            return _State(set(), set(state.unfenced), set(state.stores))
+            return replace(state.copy(), pending=set())
         assert group is not None
-        return _State({p for p in state.pending if p.group <= group}, set(state.unfenced), set(state.stores))
+        return replace(state.copy(), pending={p for p in state.pending if p.group <= group})
 
     def rejoin(self, stmt: Any, before: _State, inner: list[Group | None], ends: _State) -> _State:
         """The state of all threads after a branch: barriers inside it ordered nothing for the others."""
@@ -320,12 +346,12 @@ class _Inserter:
         for body, group in zip(bodies(stmt), inner, strict=True):
             by = group or self.here
             mine = {
-                _Pending(t, by, own=is_hand_written(s), adds=only_adds_to(s, t.buffer))
+                _Pending(t, by, own=is_hand_written(s), adds=only_adds_to(s, t.buffer), access=self.access(s, t))
                 for s in body
                 for t in self.tracked(s)
             }
             kept |= {p if p in ends.pending or not self.can_sync(group) else replace(p, settled=True) for p in mine}
-        return _State(kept, ends.unfenced | before.unfenced, ends.stores)
+        return _State(kept, ends.unfenced | before.unfenced, ends.stores, ends.landing)
 
     def can_sync(self, group: Group | None) -> bool:
         if group is None:
@@ -339,7 +365,9 @@ class _Inserter:
     def is_tracked(self, t: Touch) -> bool:
         if t.write and t.buffer in self.rings:
             return False
-        return (t.buffer in self.bytes and t.buffer.ty.storage_scope in SHARED_SCOPES) or t.buffer in self.exchanged
+        if t.buffer in self.bytes and t.buffer.ty.storage_scope in SHARED_SCOPES:
+            return True
+        return t.buffer in self.exchanged or (t.write and not t.asynchronous and t.buffer in self.rewritten)
 
     def of_head(self, stmt: Any) -> set[Touch]:
         """What the condition or the bounds of a compound statement touch."""
@@ -387,23 +415,28 @@ class _Inserter:
         elements = {t.buffer: None if arms else places(stmt, t.buffer, self.groups) for t, _, _ in now}
         adds = {t.buffer: only_adds_to(stmt, t.buffer) for t, _, _ in now}
         overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
+        landing = self.in_the_way(stmt, touched, state, arms)
         unfenced = any(t.asynchronous and self.overlap(t.buffer, b) for t, _, _ in now for b in state.unfenced)
         clashes = [
             (t, p)
             for t, g, at_hand in now
             for p in state.pending
             if not (t.buffer.same_as(p.touch.buffer) and adds[t.buffer] and p.adds)
-            and self.clash(t, g, at_hand and arms, p, elements[t.buffer])
+            and self.clash(stmt, t, g, at_hand and arms, p, elements[t.buffer])
         ]
         by_author = own and all(p.own and t.buffer.same_as(p.touch.buffer) for t, p in clashes)
         clash = bool(clashes) and not (by_author and self.is_authors_to_order(stmt))
-        if overwritten:
-            earlier = None if unfenced or clash else self.barrier_behind_stores(out)
+        if overwritten or landing:
+            by_one = _is_store(stmt) and all(_is_store(a.stmt) for a in landing)  # who stored waits, and stores again
+            earlier = None if unfenced or clash or by_one else self.barrier_behind_stores(out)
             at = len(out) if earlier is None else earlier
             staged = {op["stage"].source for op in self.stores()}  # each warpgroup has stored from those by itself
-            out[at:at] = self.elected("bulk_wait_read", each=WARPGROUP if staged & state.stores else 0)
+            each = WARPGROUP if staged & state.stores or any(_is_tile_store(a.stmt) for a in landing) else 0
+            out[at:at] = self.elected("bulk_wait" if landing else "bulk_wait_read", each)
             state.stores.clear()
-            overwritten = earlier is None
+            if landing:
+                state.landing.clear()
+            overwritten = earlier is None and not (by_one and landing and not overwritten)
         if unfenced:
             out.append(device_op("fence_proxy_async"))
             state.unfenced.clear()
@@ -411,14 +444,32 @@ class _Inserter:
             self.barrier(state, out, stmt)
         if not arms:
             state.pending |= {
-                _Pending(t, g, places=elements[t.buffer], own=own, adds=adds[t.buffer]) for t, g, _ in now
+                _Pending(t, g, False, elements[t.buffer], own, adds[t.buffer], self.access(stmt, t)) for t, g, _ in now
             }
             state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
             if _is_store(stmt):
                 state.stores |= {t.buffer for t, _, _ in now if not t.write}
+            if _is_store(stmt) or _is_tile_store(stmt):
+                state.landing |= {Access(stmt, t.buffer) for t in touches(stmt) if t.write and _is_global(t.buffer)}
             if _is_tile_store(stmt):  # it waits for its own slots; others may have the same bytes
                 stage = TileOp.of(stmt)["stage"].source
                 state.stores |= {stage} if self.shares(stage) else set()
+
+    def access(self, stmt: Any, touch: Touch) -> Access | None:
+        return Access(stmt, touch.buffer) if touch.write and touch.buffer in self.rewritten else None
+
+    def in_the_way(
+        self, stmt: Any, touched: list[tuple[Group | None, Touch]], state: _State, arms: bool
+    ) -> set[Access]:
+        """Bulk stores that may still write elements of tensors that these accesses touch."""
+        head = bool(bodies(stmt)) and self.enters(stmt) and not arms
+        mine = {t.buffer for _, t in touched} if head else {t.buffer for t in touches(stmt)}
+        found = {a for a in state.landing if a.buffer in mine}
+        return (
+            found
+            if head
+            else {a for a in found if not (_adds(a.stmt) and _adds(stmt)) and not self.elements.apart(a, stmt)}
+        )
 
     def is_authors_to_order(self, stmt: Any) -> bool:
         """Does the author of the program order the elements that this statement touches and others that he wrote."""
@@ -450,10 +501,16 @@ class _Inserter:
                 return None
         return None
 
-    def clash(self, touch: Touch, group: Group, own: bool, before: _Pending, elements: Places | None) -> bool:
+    def clash(
+        self, stmt: Any, touch: Touch, group: Group, own: bool, before: _Pending, elements: Places | None
+    ) -> bool:
         """Must a barrier stand between the two? `own`: a barrier inside the branch can do it for the same threads."""
         if not ((touch.write or before.touch.write) and self.overlap(touch.buffer, before.touch.buffer)):
             return False
+        if touch.buffer in self.rewritten - self.exchanged:
+            elements = elements or places(stmt, touch.buffer, self.groups)
+            if self.is_known(stmt, touch, before):
+                return False
         if group.count == 1 and group == before.group:
             return False
         if touch.pending and before.touch.pending:  # neither is complete: a barrier would order nothing
@@ -465,6 +522,14 @@ class _Inserter:
         if elements and before.places and touch.buffer.same_as(before.touch.buffer):
             return share_elements(elements, group, before.places, before.group)
         return True
+
+    def is_known(self, stmt: Any, touch: Touch, before: _Pending) -> bool:
+        """Is it known who wins, of two statements that write a tensor which nobody reads? Iterations of one statement
+        hand out elements alike; in divergent code they are the author's to order; transfers are waited for."""
+        assert before.access is not None
+        if before.access.stmt.same_as(stmt) or (touch.asynchronous and before.touch.asynchronous):
+            return True
+        return not self.can_sync(self.group) or self.elements.apart(before.access, stmt)
 
     def barrier(self, state: _State, out: list[Any], stmt: Any) -> None:
         """A barrier of the threads at hand, which settles what they did."""
@@ -548,6 +613,31 @@ def _arrives(stmt: Any) -> bool:
         (isinstance(e, Arrive) and not e.init) or (isinstance(e, Sync) and e.scope == "named" and e.arrives)
         for e in op.effects
     )
+
+
+def _is_global(buffer: Any) -> bool:
+    return buffer.ty.storage_scope == GLOBAL
+
+
+def _adds(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "copy" and bool(op.attrs["add"])
+
+
+def _written_by_several(stmts: list[Any]) -> set[Any]:
+    """Tensors that several statements write, a parallel nest being one."""
+    count: Counter[Any] = Counter()
+
+    def visit(body: list[Any]) -> None:
+        for s in body:
+            if bodies(s) and not (isinstance(s, tirx.For) and s.kind == tirx.ForKind.PARALLEL):
+                for inner in bodies(s):
+                    visit(inner)
+            else:
+                count.update({t.buffer for t in touches(s) if t.write and _is_global(t.buffer)})
+
+    visit(stmts)
+    return {buffer for buffer, n in count.items() if n > 1}
 
 
 def _is_tile_store(stmt: Any) -> bool:

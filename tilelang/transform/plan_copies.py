@@ -21,7 +21,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.copies import bits_of, tile_extents, tma_obstacle
-from tilelang.analysis.effects import written_in
+from tilelang.analysis.effects import own_touches, written_in
 from tilelang.analysis.hand_over import HAND_OVER, hand_overs
 from tilelang.analysis.loads import load_sites, producer_obstacle
 from tilelang.analysis.manual import by_hand
@@ -70,6 +70,8 @@ class _Planner:
 
     def run(self) -> Kernel:
         self.written = {b for b in written_in(self.kernel.body) if b.ty.storage_scope == GLOBAL}
+        others = [s for s in walk_list(self.kernel.body) if not _copies(s)]
+        self.plainly = {t.buffer for s in others for t in own_touches(s) if t.write} & self.written
         self.values = {s.var: s.value for s in walk_list(self.kernel.body) if isinstance(s, tirx.Bind)}
         # Views of tensors have been hoisted: what is declared here lies at an address that the kernel knows.
         at_addresses = (s for s in walk_list(self.kernel.body) if isinstance(s, tirx.DeclBuffer))
@@ -120,6 +122,11 @@ class _Planner:
         if op.name == "copy" and seen is not None:
             return f"{seen.name} shares its memory with a buffer of another shape"
         return tma_obstacle(op, written, self.values)
+
+    def store_obstacle(self, op: TileOp) -> str | None:
+        """Why the copy engine, which could, should not store this tile."""
+        tensor = op["dst"].source  # no fence of shared memory orders what threads wrote in front of the transfer
+        return f"threads write {tensor.name} as well" if tensor in self.plainly else None
 
     def role_obstacle(self) -> str | None:
         """Why this kernel cannot have a producer warp."""
@@ -175,6 +182,7 @@ class _Planner:
             bad = self.transfer_obstacle(op, self.written) if self.tma else "no copy engine"
             if op.attrs["add"]:
                 return [self.plan_sum(op, bad)]
+            bad = bad or self.store_obstacle(op)
             return [_with_via(op, "loop" if bad or _bytes(op["src"]) < MIN_STORE_BYTES else "tma_store")]
         if scopes[0] == FRAGMENT and scopes[1] in SHARED_SCOPES and self.is_matrix_store(op):
             return self.store_matrices(op["src"], op["dst"], op)
@@ -216,7 +224,7 @@ class _Planner:
         name, dtype = src.source.name, dtype_of(dst.source)
         stage = tirx.decl_buffer(extents, dtype, f"{name}_stage", scope=SHARED_DYN, layout=None)
         store = _copy(region_of(stage), dst, "tma_store", op)
-        if self.transfer_obstacle(TileOp.of(store), set()) is not None:
+        if self.transfer_obstacle(TileOp.of(store), set()) or self.store_obstacle(TileOp.of(store)):
             return []
         self.staging.append(tirx.AllocBuffer(stage, span=op.span))
         return [*self.store_matrices(src, region_of(stage), op), store]
@@ -246,6 +254,11 @@ class _Planner:
         cast = tirx.decl_buffer(tile_extents(src), dtype, name, scope=FRAGMENT, layout=None)
         self.staging.append(tirx.AllocBuffer(cast, span=op.span))
         return [_copy(src, region_of(cast), "loop", op), _copy(region_of(cast), dst, "stmatrix", op)]
+
+
+def _copies(stmt: Any) -> bool:
+    op = TileOp.from_stmt(stmt)
+    return op is not None and op.name == "copy"
 
 
 def _is_load(op: TileOp) -> bool:
