@@ -9,12 +9,12 @@ Requires: level 3 with arena offsets and asynchronous gemms retired before their
 Ensures:  any two conflicting accesses to bytes of the block by different threads have a barrier between them (none
           where each thread finds its own elements, analysis/own_elements.py, nor between atomic sums), a
           generic write has a proxy fence before an async access, and bytes a bulk store still reads are not
-          overwritten: a wait for one stands in front of a barrier that is there anyway, if one is. Elements of tensors
-          that it may still write (analysis/same_elements.py) are not touched before it has. Of two statements that write
-          the same elements of a tensor the later one wins. No barrier stands in
-          divergent code. There, elements that the program writes out are its author's to order, if the code around
-          (the innermost loop, or the launch) has a T.sync_threads of his: one between them could not stand there
-          either, so they are elements of one thread, or a race.
+          overwritten: a wait for one stands in front of a barrier that is there anyway, if one is. Elements of
+          tensors that it may still write (analysis/same_elements.py) are not touched before it has. Of two statements
+          that write the same elements of a tensor the later one wins. No barrier stands in divergent code. There,
+          elements that the program writes out are its author's to order, if the code around (the innermost loop, or
+          the launch) has a T.sync_threads of his: one between them could not stand there either, so they are
+          elements of one thread, or a race.
 Does not: order ring buffers against their producer (mbarriers do), nor accesses of disjoint thread groups in a
           program that has barriers of its own: those are its author's to order, and one more could hang it.
 
