@@ -15,7 +15,7 @@ __all__ = ["disable_cache", "enable_cache", "env", "is_cache_enabled"]
 
 
 def __getattr__(name: str) -> Any:
-    variables = env.all()
+    variables = {n: v for v in env.all().values() for n in (v.name, v.also) if n}
     if name in variables:
         return variables[name].get()
     if hasattr(type(env), name):

@@ -131,3 +131,10 @@ def test_what_makes_no_sense_is_refused():
 def test_policies_of_grids_of_warps():
     grids = {(8, 1): T.GemmWarpPolicy.FullRow, (1, 8): T.GemmWarpPolicy.FullCol, (4, 2): T.GemmWarpPolicy.Square}
     assert all(T.GemmWarpPolicy.from_warp_partition(*grid) is policy for grid, policy in grids.items())
+
+
+def test_a_template_has_no_program() -> None:
+    template = MatmulTemplate(128, 128, 128).with_arch(CUDA("sm_80"))
+    assert template.arch.sm_version == 80
+    with pytest.raises(NotSupported, match="recommend_hints gives tile sizes"):
+        template.equivalent_function()

@@ -112,3 +112,18 @@ def test_sizes_of_the_call_are_given_by_name():
     with pytest.raises(ValueError, match="dynamic_symbolic_constraints"):
         Analyzer.analysis(func)
     assert Analyzer.analysis(func, "cuda", {"m": 1000}).total_flops == 2 * 1024 * 512 * 256
+
+
+def test_what_is_analysed() -> None:
+    from tvm import IRModule
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                A[i] += 1
+
+    found = Analyzer.analysis(IRModule({"main": main}))
+    assert found == Analyzer.analysis(main) and found.expected_bandwidth_GBps == found.expected_bandwidth
+    with pytest.raises(TypeError, match="is analysed, got int"):
+        Analyzer.analysis(3)

@@ -36,7 +36,9 @@ class SearchOptions:
     """How wide and how long to search."""
 
     max_trials: int = 200  # spaces up to this size are tried whole, larger ones are sampled by optuna
-    num_workers: int | None = None  # compile processes; None = 90 % of the CPUs, at most 16
+    num_workers: int | None = (
+        None  # compile processes; None = what the environment says, else 90 % of the CPUs, at most 16
+    )
     seed: int = 0
 
 
@@ -104,9 +106,10 @@ def search(
     """The best of `configs`. Raises RuntimeError, with every candidate's reason, when none works."""
     if not _has_gpu():
         return _rank_by_estimate(problem, configs)
-    key = _search_key(problem, configs, profile)
+    keeps = not env.cache_disabled.get() and not env.tuner_cache_disabled.get()
+    key = _search_key(problem, configs, profile) if keeps else None
     folder = env.cache_dir.get() / "autotuner"
-    stored = store.load(folder, key) if key is not None and not env.cache_disabled.get() else None
+    stored = store.load(folder, key) if key is not None else None
     if stored is not None:
         trials = tuple(Trial(**trial) for trial in stored["trials"])
         return _finish(
@@ -116,7 +119,7 @@ def search(
         warnings.simplefilter("ignore", PerformanceWarning)  # what counts is the time of a candidate
         result = _measure_all(problem, configs, profile, options, inputs)
     performance.warn(getattr(result.kernel.artifact, "performance", ()))
-    if key is not None and not env.cache_disabled.get():
+    if key is not None:
         record = {
             "config": dict(result.config),
             "latency": result.latency,
@@ -166,7 +169,7 @@ def _measure_all(
     options: SearchOptions,
     inputs: list[Any] | None,
 ) -> AutotuneResult:
-    workers = options.num_workers or max(1, min(16, int(0.9 * len(os.sched_getaffinity(0)))))
+    workers = options.num_workers or env.tuner_workers.get() or _default_workers()
     bench = Bench(profile, inputs)
     trials: list[Trial] = []
     best: tuple[float, Config, Any] | None = None
@@ -188,6 +191,11 @@ def _measure_all(
     if best is None:
         raise RuntimeError(_none_worked(trials))
     return _finish(best[2], best[1], best[0], True, tuple(trials), bench.ref_latency)
+
+
+def _default_workers() -> int:
+    count = int(env.tuner_cpu_share.get() * len(os.sched_getaffinity(0)))
+    return max(1, min(env.tuner_most_workers.get() or count, count))
 
 
 def _compile_batch(

@@ -17,6 +17,7 @@ from tilelang.carver.arch.models import CUDA
 from tilelang.carver.model import Loop, peak_flops, seconds, shared_stages
 from tilelang.carver.roller.hint import Hint
 from tilelang.carver.roller.rasterization import NoRasterization, Rasterization2DRow
+from tilelang.language.errors import NotSupported
 from tilelang.layout.dtypes import bits_of
 from tilelang.target.arch import Arch
 from tilelang.tir_builder.dtypes import as_dtype
@@ -58,10 +59,22 @@ class BaseTemplate:
                 raise ValueError(f"{name} of {type(self).__name__} is {value}: sizes are positive")
         if topk < 1:
             raise ValueError(f"topk is {topk}: at least one suggestion is asked for")
-        arch = (self.device or CUDA("cuda")).arch
+        arch = self.arch.arch
         timed = [(replace(hint, estimated_seconds=seconds(loop, arch)), loop) for hint, loop in self.candidates(arch)]
         fitting = [(hint, loop) for hint, loop in timed if math.isfinite(hint.estimated_seconds)]
         return [hint for hint, _ in sorted(fitting, key=lambda pair: _rank(*pair))[:topk]]
+
+    @property
+    def arch(self) -> CUDA:
+        """The device that suggestions are for."""
+        return self.device or CUDA("cuda")
+
+    def equivalent_function(self) -> Any:
+        """Refused: a template knows sizes, and has no program."""
+        raise NotSupported(
+            what="equivalent_function of a template",
+            instead="recommend_hints gives tile sizes for a program of yours; examples/ has programs",
+        )
 
     def candidates(self, arch: Arch) -> Iterable[tuple[Hint, Loop]]:
         """Tiles with what their blocks do."""

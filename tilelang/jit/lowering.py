@@ -38,10 +38,9 @@ def _show_layouts(func: Any, formats: str) -> None:
     from tilelang.ir.attrs import LAYOUT
     from tilelang.ir.stmts import launches, walk_list
     from tilelang.layout import loads
-    from tilelang.tools import plot_layout
+    from tilelang.tools.plot import formats_of, plot_layout
 
-    pictures = [f for f in (part.strip() for part in formats.split(",")) if f not in ("", "txt")]
-    pictures = ["pdf", "png", "svg"] if pictures == ["all"] else pictures
+    pictures = [f for f in formats_of(formats) if f != "txt"]
     for kernel in launches(func):
         for stmt in walk_list(kernel.body):
             text = getattr(stmt, "annotations", {}).get(LAYOUT) if hasattr(stmt, "buffer") else None

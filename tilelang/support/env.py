@@ -27,21 +27,24 @@ class BadVariable(ValueError):
 
 @dataclass(frozen=True)
 class EnvVar(Generic[T]):
-    """One variable: its name, how its text is read, its default and its meaning."""
+    """One variable: its name, how its text is read, its default and its meaning. `also` is a second name of it."""
 
     name: str
     parse: Callable[[str], T]
     default: T
     doc: str
+    also: str = ""
 
     def get(self) -> T:
-        text = os.environ.get(self.name)
+        name, text = self.name, os.environ.get(self.name)
+        if text is None and self.also:
+            name, text = self.also, os.environ.get(self.also)
         if text is None:
             return self.default
         try:
             return self.parse(text)
         except ValueError as error:
-            raise BadVariable(f"environment variable {self.name}={text!r}: {error}") from None
+            raise BadVariable(f"environment variable {name}={text!r}: {error}") from None
 
 
 def _flag(text: str) -> bool:
@@ -65,16 +68,44 @@ def _optional_text(text: str) -> str | None:
     return text or None
 
 
+def _count(text: str) -> int | None:
+    """A number of processes; -1 and 0 mean none is given."""
+    count = int(text)
+    return count if count > 0 else None
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 < share <= 1:
+        raise ValueError("takes a number above 0 and up to 1")
+    return share
+
+
 class _Environment:
     """All variables, one attribute each."""
 
-    target = EnvVar("TILELANG_TARGET", _optional_text, None, "target when the program names none: cuda, cpu or sim")
+    target = EnvVar(
+        "TILELANG_TARGET",
+        _optional_text,
+        None,
+        "target when the program names none: cuda, cpu or sim; also TILELANG_DEFAULT_TARGET",
+        "TILELANG_DEFAULT_TARGET",
+    )
     cache_dir = EnvVar(
         "TILELANG_CACHE_DIR", _path, Path("~/.tilelang/cache").expanduser(), "where compiled kernels are kept"
     )
     cache_disabled = EnvVar(
         "TILELANG_DISABLE_CACHE", _flag, False, "1: neither read nor write the kernel cache on disk"
     )
+    tuner_cache_disabled = EnvVar(
+        "TILELANG_AUTO_TUNING_DISABLE_CACHE", _flag, False, "1: neither read nor write results of autotuners"
+    )
+    tuner_workers = EnvVar("TILELANG_AUTO_TUNING_CPU_COUNTS", _count, None, "processes in which an autotuner compiles")
+    tuner_cpu_share = EnvVar(
+        "TILELANG_AUTO_TUNING_CPU_UTILITIES", _share, 0.9, "share of the CPUs that it takes where no number is given"
+    )
+    tuner_most_workers = EnvVar("TILELANG_AUTO_TUNING_MAX_CPU_COUNT", _count, 16, "the most of them")
+    pass_times = EnvVar("TILELANG_PASS_PROFILE", _flag, False, "1: log how long each pass takes")
     print_on_compilation = EnvVar("TILELANG_PRINT_ON_COMPILATION", _flag, False, "1: log each compilation")
     verbose = EnvVar("TILELANG_VERBOSE", _flag, False, "1: log what the compiler decides")
     libcuda = EnvVar(

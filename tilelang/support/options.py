@@ -51,7 +51,7 @@ class CompileOptions:
     layout_plot: bool = False  # show inferred layouts
     layout_plot_formats: str = ""  # "txt" and formats of pictures, separated by commas
     print_program: bool = False  # the tile program
-    pass_times: bool = False  # how long passes take
+    pass_times: bool = field(default_factory=env.pass_times.get)  # how long passes take
     pass_times_from_ms: float = 0.0
     kernels_dir: str = ""  # where the CUDA text of kernels is written
     dump_ir: bool = False

@@ -47,6 +47,11 @@ class Analysis:
         return self.total_flops / self.estimated_time / 1e12 if self.estimated_time else 0.0
 
     @property
+    def expected_bandwidth_GBps(self) -> float:
+        """The same as `expected_bandwidth`, whose unit it names."""
+        return self.expected_bandwidth
+
+    @property
     def expected_bandwidth(self) -> float:
         """10^9 bytes of DRAM traffic a second, in the estimated time."""
         return self.dram_bytes / self.estimated_time / 1e9 if self.estimated_time else 0.0
@@ -57,13 +62,18 @@ class Analyzer:
 
     @staticmethod
     def analysis(func: Any, arch: Any = DEFAULT_CUDA, dynamic_symbolic_constraints: Any = None) -> Analysis:
-        """Counts of `func`, a PrimFunc or a compiled kernel, and their least time on `arch`: an Arch, its name, or a
-        device model of `tilelang.carver.arch`.
+        """Counts of `func`, a PrimFunc, a module with one or a compiled kernel, and their least time on `arch`.
+
+        `arch` is an Arch, its name, or a device model of `tilelang.carver.arch`.
 
         `dynamic_symbolic_constraints` gives the sizes that are not known yet, {"m": 2048}. Raises ValueError where a
         trip count needs one that is missing, or depends on the data.
         """
         program, where = getattr(func, "prim_func", func), arch_of(getattr(arch, "arch", arch))
+        if isinstance(program, ir.IRModule) and len(program.functions) == 1:
+            program = next(iter(program.functions.values()))
+        if not isinstance(program, tirx.PrimFunc):
+            raise TypeError(f"a T.prim_func or a compiled kernel is analysed, got {type(program).__name__}")
         sizes = _sizes(program, dynamic_symbolic_constraints or {})
         flops = moved = least = 0
         seconds, assumptions = 0.0, []

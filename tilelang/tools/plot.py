@@ -7,12 +7,17 @@ text for a terminal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["layout_table", "plot_layout"]
+from tilelang.support.logs import logger
+
+__all__ = ["formats_of", "layout_table", "plot_layout"]
+
+_PICTURES = ("pdf", "png", "svg")
 
 _MAX_CELLS = 32  # rows and columns of a text table; the rest follows the same pattern
 
@@ -41,10 +46,48 @@ def layout_table(layout: Any) -> str:
     return "\n".join(lines)
 
 
+def formats_of(formats: str | Sequence[str]) -> list[str]:
+    """The formats that a program names: "png", "png,svg", ["png", "txt"], "all" (of pictures). Raises `ValueError` for
+    others."""
+    named = formats.split(",") if isinstance(formats, str) else formats
+    found = list(dict.fromkeys(part.strip() for part in named if part.strip()))
+    if found == ["all"]:
+        return list(_PICTURES)
+    unknown = next((f for f in found if f not in (*_PICTURES, "txt")), None)
+    if unknown is not None:
+        raise ValueError(f"layouts are drawn as {', '.join(_PICTURES)}, txt or all, got {unknown!r}")
+    return found
+
+
 def plot_layout(
-    layout: Any, save_directory: str = ".", name: str = "layout", formats: str | list[str] = "png"
+    layout: Any,
+    save_directory: str | Path = ".",
+    name: str = "layout",
+    formats: str | Sequence[str] = "png",
+    colormap: str = "tab20",
+    verbose: bool = False,
 ) -> list[Path]:
-    """Draw a layout, one file a format; returns the paths. Needs matplotlib (`pip install tilelang[inspect]`)."""
+    """Draw a layout, one file a format (`formats_of`); returns the paths. `colormap` is one of matplotlib, `verbose`
+    logs the paths. Pictures need matplotlib (`pip install tilelang[inspect]`). Raises `TypeError` for what is no
+    layout.
+    """
+    if not hasattr(layout, "arrays"):
+        raise TypeError(f"plot_layout draws a T.Layout or a T.Fragment, got {type(layout).__name__}")
+    folder = Path(save_directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = formats_of(formats)
+    paths = [folder / f"{name}.{suffix}" for suffix in wanted]
+    if "txt" in wanted:
+        (folder / f"{name}.txt").write_text(f"{layout}\n{layout_table(layout)}\n", encoding="utf-8")
+    if pictures := [path for path in paths if path.suffix != ".txt"]:
+        _draw(layout, name, pictures, colormap)
+    if verbose:
+        for path in paths:
+            logger.warning("layout of %s: %s", name, path)
+    return paths
+
+
+def _draw(layout: Any, name: str, paths: Sequence[Path], colormap: str) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -53,7 +96,7 @@ def plot_layout(
     text, group = _cells(layout)
     rows, columns = text.shape
     figure, axes = plt.subplots(figsize=(max(4.0, 0.35 * columns), max(2.0, 0.22 * rows)))
-    axes.imshow(group % 32, cmap="tab20", aspect="auto", alpha=0.6)
+    axes.imshow(group % 32, cmap=colormap, aspect="auto", alpha=0.6)
     if rows * columns <= 4096:  # more text than that is unreadable, and slow to draw
         for i in range(rows):
             for j in range(columns):
@@ -61,11 +104,6 @@ def plot_layout(
     axes.set_xlabel("column")
     axes.set_ylabel("row")
     axes.set_title(f"{name}: {'thread:register' if 'thread' in layout.axes else 'address in elements'}")
-    folder = Path(save_directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for suffix in [formats] if isinstance(formats, str) else formats:
-        paths.append(folder / f"{name}.{suffix}")
-        figure.savefig(paths[-1], bbox_inches="tight", dpi=150)
+    for path in paths:
+        figure.savefig(path, bbox_inches="tight", dpi=150)
     plt.close(figure)
-    return paths
