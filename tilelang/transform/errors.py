@@ -80,7 +80,10 @@ class ExpectedBytes(UserError):
 class SubByteStorage(UserError):
     code = "TL5012"
     message = "{buffer} has {bits}-bit elements of type {dtype}, which devices cannot address one by one"
-    help = "pack two elements in a byte: declare it uint8 with half the columns, and shift and mask in the kernel"
+    help = (
+        "the compiler packs rows of an even number of elements, of which no view or address is taken; else declare it "
+        "uint8 with half the columns, and shift and mask in the kernel"
+    )
 
 
 class ForeignType(UserError):
