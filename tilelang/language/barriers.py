@@ -59,12 +59,8 @@ def barrier_element(barrier: Any, function: str, arg: str = "barrier") -> Any:
     if is_buffer(barrier) and shape_of(barrier) == (1,):
         barrier = tirx.BufferLoad(barrier, [tirx.const(0, "int32")])
     if not isinstance(barrier, ir.TensorLoad) or barrier.source.ty.storage_scope != attrs.BARRIER_SCOPE:
-        raise errors.BadChoice(
-            what=f"the barrier of T.{function}",
-            value=describe(barrier),
-            choices="an element of T.alloc_barrier, such as bar[0]",
-            arg=arg,
-        )
+        given = "" if barrier is None else f", not {describe(barrier)}"
+        raise errors.BarrierExpected(op=function, given=given, arg=None if barrier is None else arg)
     return barrier
 
 
@@ -79,15 +75,18 @@ def _emit(function: str, op: str, barrier: Any, *args: Any) -> None:
     builder.emit(device_op(op, barrier_address(barrier, function), *args, span=builder.span))
 
 
+def _wait(function: str, barrier: Any, parity: Any) -> None:
+    _emit(function, "mbar_wait", barrier, as_expr(binary("&", parity, 1), "int32"))
+
+
 def mbarrier_wait_parity(barrier: Any, parity: Any) -> None:
     """Wait until the phase of `parity` (its lowest bit counts) of a barrier is complete."""
-    bit = binary("&", parity, 1)
-    _emit("mbarrier_wait_parity", "mbar_wait", barrier, as_expr(bit, "int32"))
+    _wait("mbarrier_wait_parity", barrier, parity)
 
 
 def barrier_wait(barrier: Any, parity: Any = 0) -> None:
     """Wait until the phase of `parity` of a barrier is complete."""
-    mbarrier_wait_parity(barrier, parity)
+    _wait("barrier_wait", barrier, parity)
 
 
 def mbarrier_arrive(barrier: Any, cta_id: Any = None) -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "BadChoice",
     "BadLayout",
     "BadPositive",
+    "BarrierExpected",
     "CopyOverlap",
     "DuplicateInit",
     "EagerOnly",
@@ -290,3 +291,11 @@ class OnChipShape(UserError, ValueError):
     code = "TL1030"
     message = "T.{function} needs positive extents that are known while tracing, not {extent}"
     help = "use a tile size of the factory around the kernel, and loop over the tiles"
+
+
+class BarrierExpected(UserError, ValueError):
+    """An operation on a barrier that got none."""
+
+    code = "TL1032"
+    message = "T.{op} needs a barrier{given}"
+    help = "make one in front of the code that uses it, bar = T.alloc_barrier(count), and pass its element bar[i]"

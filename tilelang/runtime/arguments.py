@@ -15,6 +15,8 @@ from typing import Any
 from tilelang.runtime import dtypes, expression
 from tilelang.runtime.signature import ScalarArg, Signature, TensorArg
 
+_FLOAT64_BITS = 1023  # integers of more bits may be too large for a float64
+
 __all__ = ["ArgumentChecker", "count_error"]
 
 
@@ -222,6 +224,8 @@ def _passed(spec: ScalarArg | TensorArg, arg: Any) -> Any:
 
 
 def _check_scalar(place: _Place, spec: ScalarArg, arg: Any) -> None:
+    if type(arg).__module__ == "numpy" and getattr(arg, "ndim", 1) == 0:
+        arg = arg.item()  # a scalar of numpy
     if spec.dtype.startswith(("float", "bfloat")):
         fits = isinstance(arg, (int, float)) and not isinstance(arg, bool)
     elif spec.dtype == "bool":
@@ -230,17 +234,14 @@ def _check_scalar(place: _Place, spec: ScalarArg, arg: Any) -> None:
         fits = isinstance(arg, int) or hasattr(arg, "data_ptr")
     else:
         fits = isinstance(arg, int)
-    if not fits and not _is_number_like(arg):
+    if not fits:
         raise place.type_error(f"required a number of type {spec.dtype}, given {type(arg).__name__}")
     if isinstance(arg, int) and spec.dtype.startswith(("int", "uint")):
         low, high = _integer_range(spec.dtype)
         if not low <= arg <= high:
             raise place.value_error(f"required a value of {spec.dtype}, given {arg}")
-
-
-def _is_number_like(arg: Any) -> bool:
-    """numpy scalars."""
-    return type(arg).__module__ == "numpy" and getattr(arg, "ndim", 1) == 0
+    if isinstance(arg, int) and "float" in spec.dtype and arg.bit_length() > _FLOAT64_BITS:
+        raise place.value_error(f"required a value of {spec.dtype}, given an integer of {arg.bit_length()} bits")
 
 
 def _integer_range(dtype: str) -> tuple[int, int]:

@@ -208,6 +208,9 @@ def _wrapped(exc: Exception) -> UserError | None:
     ):
         said = text.replace(".__init__()", "()").partition(". Did you mean")[0]  # Python 3.13 guesses
         return errors.BadCall(why=said + _nearest_keyword(said, last))
+    if isinstance(exc, TypeError) and not in_tvm and "TensorLoad" in text:
+        instead = "functions of Python, math, numpy and torch run while tracing; use those of the language: T.exp, ..."
+        return errors.BadOperation(why="a value of the device is given to a function of Python", instead=instead)
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
         return errors.BadOperation(why=text)
     return None

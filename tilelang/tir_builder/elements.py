@@ -113,6 +113,8 @@ def store_element(builder: Builder, owner: Any, index: Any, value: Any) -> None:
         builder.check_container(owner)
         owner[_python_index(owner, index)] = value
         return
+    if owner.ty.storage_scope == attrs.BARRIER_SCOPE:
+        raise errors.BarrierAsValue(name=owner.name)
     value = fold(value)
     if isinstance(value, Vector):
         _store_lanes(builder, owner, index, value)

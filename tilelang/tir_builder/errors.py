@@ -15,6 +15,7 @@ __all__ = [
     "BadCall",
     "BadOperation",
     "BadShape",
+    "BarrierAsValue",
     "BufferAsCondition",
     "BufferAsValue",
     "CompileTimeMissing",
@@ -601,3 +602,11 @@ class UnwrittenOutput(UserError, RuntimeError):
     code = "TL2065"
     message = "the output {name} is read before anything is stored to it"
     help = "store to it first (T.fill, T.copy), or make it a parameter that the caller fills and passes"
+
+
+class BarrierAsValue(UserError, TypeError):
+    """The words of an mbarrier are the hardware's: they have no meaning for a program."""
+
+    code = "TL2066"
+    message = "{name} is a barrier: its elements are no values that a program reads or stores"
+    help = "T.barrier_arrive({name}[i]) and T.barrier_wait({name}[i], parity) use it; count in a T.alloc_var"

@@ -17,6 +17,7 @@ import tvm
 from tvm import ir, tirx
 from tvm.tirx.buffer import BufferType
 
+from tilelang.ir import attrs
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.dtypes import cast_to, dtype_of
 from tilelang.tir_builder.vectors import Vector
@@ -132,6 +133,8 @@ def as_expr(value: Any, dtype: str | None = None) -> ir.Expr:
     """
     value = fold(value)
     if isinstance(value, ir.Expr) and isinstance(value.ty, ir.PrimType):
+        if isinstance(value, ir.TensorLoad) and value.source.ty.storage_scope == attrs.BARRIER_SCOPE:
+            raise errors.BarrierAsValue(name=value.source.name)
         return value if dtype is None else cast_to(value, dtype)
     if isinstance(value, _NUMBERS):
         wide = isinstance(value, int) and not -(2**31) <= value < 2**31
