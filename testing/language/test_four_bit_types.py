@@ -374,3 +374,41 @@ def test_tensors_that_a_kernel_returns(target):
     a = torch.randn(8, 32) * 3
     got = tilelang.compile(main, target=target, out_idx=[1])(a)
     np.testing.assert_array_equal(got.view(torch.uint8).numpy(), packed(a.numpy(), "float4_e2m1fn"))
+
+
+@pytest.mark.parametrize("target", ["cpu", "sim"])
+def test_extents_and_strides_of_the_run(target):
+    @T.prim_func
+    def main(
+        A: T.Tensor((4, T.dynamic("n")), "uint4"),
+        B: T.StridedTensor((4, 32), (T.dynamic("step"), 1), "int4"),
+        O: T.Tensor((4, 32), "int32"),
+        P: T.Tensor((4, 32), "int32"),
+    ):
+        n = A.shape[1]
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(4, 32):
+                O[i, j] = T.if_then_else(j < n, T.cast(A[i, j], "int32"), -n)
+                P[i, j] = T.cast(B[i, j], "int32")
+
+    a, b = (RNG.integers(0, 256, (4, width)).astype("uint8") for width in (9, 40))
+    kernel = tilelang.compile(main, target=target, out_idx=[2, 3])
+    o, p = kernel(torch.from_numpy(a), torch.from_numpy(b)[:, 3:19])
+    np.testing.assert_array_equal(o[:, :18], numbers(a, "uint4"))
+    assert (o[:, 18:] == -18).all()
+    np.testing.assert_array_equal(p, numbers(b[:, 3:19], "int4"))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "float4_e2m1fn"])
+def test_arrays_with_an_element_a_byte_are_refused(dtype):
+    @T.prim_func
+    def main(A: T.Tensor((8, 32), dtype), O: T.Tensor((8, 32), "int32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(8, 32):
+                O[i, j] = T.cast(A[i, j], "int32")
+
+    kernel = tilelang.compile(main, target="cpu", out_idx=[1])
+    with pytest.raises(TypeError, match=f"required {dtype} packed in bytes of uint8, given an element a byte"):
+        kernel(np.zeros((8, 32), getattr(ml_dtypes, dtype)))
+    with pytest.raises(ValueError, match=r"required shape\[1\] == 32, given 64"):
+        kernel(torch.zeros(8, 32, dtype=torch.uint8))

@@ -2,7 +2,7 @@
 """Where the symbols of a function's shapes get their values from: the extents and strides of its parameters.
 
 A dimension that is a symbol alone defines it. Otherwise a dimension that is linear in its one unknown symbol does:
-`2 * n`, `n + 3`, `m * n` where m is known.
+`2 * n`, `n + 3`, `m * n` where m is known. Of four-bit elements, which are given as bytes, `n // 2` does too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm import ir, tirx
 
 from tilelang.ir.walk import is_buffer
 
-__all__ = ["Definition", "definitions", "symbols_in"]
+__all__ = ["Definition", "definitions", "step_of", "symbols_in"]
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,13 @@ class Definition:
     expr: Any
 
 
-def definitions(params: Sequence[Any], known: Collection[Any] = (), skip: Collection[int] = ()) -> Iterator[Definition]:
+def definitions(
+    params: Sequence[Any], known: Collection[Any] = (), skip: Collection[int] = (), packed: bool = False
+) -> Iterator[Definition]:
     """A definition for every symbol that has one, in an order in which each needs symbols of earlier ones only.
 
     `known` are symbols with values of their own (scalar parameters), `skip` parameters that are not given (outputs).
+    `packed`: parameters are what stands in memory, so that a quotient by a constant leaves no remainder.
     """
     found = set(known)
     places = list(_places(params, skip))
@@ -45,7 +48,7 @@ def definitions(params: Sequence[Any], known: Collection[Any] = (), skip: Collec
         progress = False
         for place in places:
             unknown = {v for v in symbols_in(place[-1]) if v not in found}
-            if len(unknown) == 1 and _is_linear(place[-1], var := unknown.pop()):
+            if len(unknown) == 1 and _is_linear(place[-1], var := unknown.pop(), packed):
                 found.add(var)
                 yield Definition(var, *place)
                 progress = True
@@ -76,13 +79,23 @@ def _places(params: Sequence[Any], skip: Collection[int]) -> Iterator[tuple[str,
                 yield kind, i, dim, expr
 
 
-def _is_linear(expr: Any, var: Any) -> bool:
+def step_of(expr: Any) -> int:
+    """How far a symbol goes until a quotient by a constant in the expression goes on by one; 1 without one."""
+    if isinstance(expr, tirx.FloorDiv) and isinstance(expr.b, tirx.IntImm):
+        return int(expr.b) * step_of(expr.a)
+    parts = (getattr(expr, field, None) for field in ("a", "b"))
+    return max((step_of(part) for part in parts if part is not None), default=1)
+
+
+def _is_linear(expr: Any, var: Any, packed: bool) -> bool:
     if expr.same_as(var):
         return True
     name = type(expr).__name__
+    if packed and name == "FloorDiv" and isinstance(expr.b, tirx.IntImm):
+        return _is_linear(expr.a, var, packed)
     if name not in ("Add", "Sub", "Mul"):
         return False
     in_a, in_b = (any(v.same_as(var) for v in symbols_in(side)) for side in (expr.a, expr.b))
     if name == "Mul" and in_a and in_b:
         return False
-    return (not in_a or _is_linear(expr.a, var)) and (not in_b or _is_linear(expr.b, var))
+    return (not in_a or _is_linear(expr.a, var, packed)) and (not in_b or _is_linear(expr.b, var, packed))

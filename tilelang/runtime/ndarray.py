@@ -57,6 +57,8 @@ def as_tensor(array: np.ndarray, place: str) -> Any:
         raise ValueError(f"{place}: required a writable array, given one that is read-only; pass a copy (.copy())")
     if any(s < 0 for s in array.strides):
         raise ValueError(f"{place}: required strides of 0 or more, given {array.strides}; pass a copy (.copy())")
+    if array.dtype.name in ("int4", "uint4", "float4_e2m1fn"):
+        raise TypeError(f"{place}: required {array.dtype} packed in bytes of uint8, given an element a byte")
     wanted = getattr(torch, array.dtype.name, None)
     if not isinstance(wanted, torch.dtype) or not array.dtype.isnative:
         raise TypeError(f"{place}: required an array of numbers in native order, given {array.dtype}")

@@ -20,6 +20,7 @@ from tvm import ir, tirx
 
 from tilelang.ir.attrs import CLUSTER_DIMS
 from tilelang.ir.device_ops import DeviceOp
+from tilelang.ir.symbols import step_of
 from tilelang.ir.walk import vars_in
 from tilelang.sim.expressions import Expressions
 from tilelang.sim.machine import BASE
@@ -469,8 +470,9 @@ class _Translator(Expressions):
         self.bind(var, "0", "u")
         name = self.env[var][0]
         self.emit(f"{name}_at_0 = {self.ex(extent)[0]}")
-        self.emit(f"{name} = 1")
-        self.emit(f"{name} = ({have} - {name}_at_0) // ({self.ex(extent)[0]} - {name}_at_0)")
+        step = step_of(extent)
+        self.emit(f"{name} = {step}")
+        self.emit(f"{name} = ({have} - {name}_at_0) * {step} // ({self.ex(extent)[0]} - {name}_at_0)")
 
 
 def _launch_of(s: Any) -> Launch:

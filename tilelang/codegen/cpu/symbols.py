@@ -16,7 +16,7 @@ from tvm import ir, tirx
 from tilelang.codegen.cpu.loops import twin
 from tilelang.ir import walk
 from tilelang.ir.stmts import as_stmt, dtype_of, substitute
-from tilelang.ir.symbols import Definition, definitions, symbols_in
+from tilelang.ir.symbols import Definition, definitions, step_of, symbols_in
 
 __all__ = ["solve_symbols"]
 
@@ -25,7 +25,7 @@ def solve_symbols(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function with every symbol bound, to the solution of a dimension where it is none itself."""
     params = list(func.params)
     scalars = [p for p in params if not walk.is_buffer(p)]
-    solved = [d for d in definitions(params, scalars) if not isinstance(d.expr, ir.Var)]
+    solved = [d for d in definitions(params, scalars, packed=True) if not isinstance(d.expr, ir.Var)]
     if not solved:
         return func
     hidden = {d.var for d in solved}
@@ -54,6 +54,7 @@ def _solution(found: Definition, value: Any) -> Any:
     """The value of the symbol for which its linear expression has a value; 0 where the expression is constant."""
     zero = tirx.const(0, dtype_of(found.var))
     base = substitute(found.expr, {found.var: zero})
-    slope = substitute(found.expr, {found.var: zero + 1}) - base
+    step = step_of(found.expr)
+    slope = substitute(found.expr, {found.var: zero + step}) - base
     divisor = tirx.Select(slope == 0, tirx.const(1, dtype_of(slope)), slope)
-    return tirx.Cast(dtype_of(found.var), tirx.Select(slope == 0, zero, tirx.floordiv(value - base, divisor)))
+    return tirx.Cast(dtype_of(found.var), tirx.Select(slope == 0, zero, tirx.floordiv((value - base) * step, divisor)))
