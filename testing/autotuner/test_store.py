@@ -37,3 +37,9 @@ def test_round_trip_and_damage(tmp_path: Path) -> None:
     assert store.load(tmp_path, "k") == {"latency": 1.5}
     (tmp_path / "k.json").write_text("{")
     assert store.load(tmp_path, "k") is None
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store.store(tmp_path / "file" / "autotuner", "key", {"latency": 1.0})
+    assert store.load(tmp_path / "file" / "autotuner", "key") is None

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tilelang.codegen import nvrtc
@@ -61,3 +63,15 @@ def test_an_error_shows_what_the_compiler_said(compiler: str) -> None:
 @pytest.mark.skipif(find_tool("nvdisasm") is None, reason="no nvdisasm")
 def test_a_cubin_is_disassembled() -> None:
     assert "STG" in disassemble(compile_cuda(KERNEL, "sm_90a"))
+
+
+@pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
+def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    nvrtc.header_dirs.cache_clear()
+    try:
+        folders = nvrtc.header_dirs()
+        assert folders and (folders[0] / "cuda_fp16.h").is_file()
+    finally:
+        nvrtc.header_dirs.cache_clear()

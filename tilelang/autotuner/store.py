@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilelang.support.logs import logger
+
 __all__ = ["load", "search_key", "store"]
 
 
@@ -59,9 +61,13 @@ def load(folder: Path, key: str) -> dict[str, Any] | None:
 
 
 def store(folder: Path, key: str, record: Mapping[str, Any]) -> None:
-    """Write the record whole or not at all, so that readers in other processes never see half a file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, path = tempfile.mkstemp(dir=folder, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        json.dump(record, file, indent=1)
-    os.replace(path, folder / f"{key}.json")
+    """Write the record whole or not at all, so that readers in other processes never see half a file. A folder that
+    cannot be written is no error: the search was made, and is made again next time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, path = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            json.dump(record, file, indent=1)
+        os.replace(path, folder / f"{key}.json")
+    except OSError as error:
+        logger.info("the result of an autotuner cannot be kept in %s: %s", folder, error)

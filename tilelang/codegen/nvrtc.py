@@ -2,12 +2,17 @@
 """NVRTC through cuda-bindings: availability, headers, one compilation.
 
 NVRTC 13.3 and later carry the CUDA headers with them; they are unpacked once into the cache folder, so that pip
-packages alone suffice. Older ones use the headers of a toolkit or of the `nvidia-cuda-runtime` package.
+packages alone suffice; where that folder cannot be written, into one of this process. Older ones use the headers of a
+toolkit or of the `nvidia-cuda-runtime` package.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
+import shutil
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,13 +51,25 @@ def version() -> tuple[int, int]:
     return (int(major), int(minor))
 
 
+def _headers_in(folder: Path, name: str) -> Path:
+    """`name` in a folder, where it is there or can be made; else in one that lasts as long as this process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / name).is_dir() or os.access(folder, os.W_OK):
+            return folder / name
+    except OSError:
+        pass
+    own = tempfile.mkdtemp(prefix="tilelang-headers-")
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return Path(own) / name
+
+
 @lru_cache(maxsize=1)
 def header_dirs() -> tuple[Path, ...]:
     """Include folders for NVRTC: its own headers, else those of the machine."""
     nvrtc = _bindings()
     if nvrtc is not None and hasattr(nvrtc, "nvrtcInstallBundledHeaders"):
-        folder = env.cache_dir.get() / "headers" / "nvrtc-{}.{}".format(*version())
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder = _headers_in(env.cache_dir.get() / "headers", "nvrtc-{}.{}".format(*version()))
         skip_if_exists = 0  # NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS
         try:
             result = nvrtc.nvrtcInstallBundledHeaders(str(folder).encode(), skip_if_exists)[0]
