@@ -199,9 +199,89 @@ def test_a_ring_of_asynchronous_copies(depth, trips):
     np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=1e-2, atol=1e-2)
     text = lower(main, "sm_90a").script()
     assert "boxes" not in text and "wgmma_ss" in text
-    assert (
-        text.count("sync_threads") == 3
-    )  # behind the wait, behind the fence of the product's proxy, the program's own
+    assert text.count("sync_threads") == 2  # behind the wait and the fence, and the program's own
+
+
+@pytest.mark.parametrize("how", ["async_copy", "ptx_cp_async"])
+def test_a_product_while_the_next_copy_is_in_flight(how):
+    """The fence of the first product covers no copy that ends later: one stands behind each wait."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((2, 64, 32), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            tx = T.get_thread_binding()
+            for k in T.unroll(2):
+                if how == "async_copy":
+                    T.async_copy(A[:, k * 32 : k * 32 + 32], S[k, :, :])
+                else:
+                    for v in T.unroll(2):
+                        at = tx % 2 * 16 + v * 8
+                        slot = T.access_ptr(S[k, tx // 2, at], "w")
+                        T.ptx_cp_async(slot, T.access_ptr(A[tx // 2, k * 32 + at], "r"), 16)
+                    T.ptx_commit_group()
+            T.ptx_wait_group(1)
+            T.gemm(S[0, :, :], S[0, :, :], acc, transpose_B=True, clear_accum=True)
+            T.ptx_wait_group(0)
+            T.gemm(S[1, :, :], S[1, :, :], acc, transpose_B=True)
+            T.copy(acc, C)
+
+    a = floats(64, 64, dtype="float16")
+    c = agree(main, a, zeros(64, 64), cpu=False, rtol=1e-2, atol=1e-2)[1]
+    np.testing.assert_allclose(c, a.astype("float32") @ a.astype("float32").T, rtol=1e-2, atol=1e-2)
+    text = lower(main, "sm_90a").script()
+    assert text.count("fence_proxy_async") == text.count("cp_async_wait") == text.count("sync_threads") == 2
+
+
+@pytest.mark.parametrize("own", [None, "producer", "consumer"])
+def test_rows_gathered_by_copies_that_arrive(own):
+    """One group gathers rows, the other multiplies them. Only who reads copies that arrive can fence them."""
+    R, K, rounds = 40, 32, 3
+
+    @T.prim_func
+    def main(
+        Q: T.Tensor((64, 64), "float16"),
+        X: T.Tensor((R, 64), "float16"),
+        I: T.Tensor((rounds, K), "int32"),
+        O: T.Tensor((rounds, 64, K), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            Qs = T.alloc_shared((64, 64), "float16")
+            S = T.alloc_shared((2, K, 64), "float16")
+            full, empty = T.alloc_barrier([128, 128]), T.alloc_barrier([128, 128])
+            tx = T.get_thread_binding()
+            T.copy(Q, Qs)
+            if tx >= 128:
+                t = tx - 128
+                for k in T.serial(rounds):
+                    T.barrier_wait(empty[k % 2], (k // 2) & 1 ^ 1)
+                    for r in T.serial(2):
+                        row = r * 16 + t // 8
+                        slot = T.access_ptr(S[k % 2, row, t % 8 * 8], "w")
+                        T.ptx_cp_async(slot, T.access_ptr(X[I[k, row], t % 8 * 8], "r"), 16)
+                    if own == "producer":
+                        T.ptx_commit_group()
+                        T.ptx_wait_group(0)
+                        T.fence_proxy_async()
+                        T.barrier_arrive(full[k % 2])
+                    else:
+                        T.cp_async_barrier_noinc(full[k % 2])
+            else:
+                acc = T.alloc_fragment((64, K), "float32")
+                for k in T.serial(rounds):
+                    T.barrier_wait(full[k % 2], (k // 2) & 1)
+                    if own == "consumer":
+                        T.fence_proxy_async()
+                    T.gemm(Qs, S[k % 2, :, :], acc, transpose_B=True, clear_accum=True)
+                    T.barrier_arrive(empty[k % 2])
+                    T.copy(acc, O[k, :, :])
+
+    q, x = floats(64, 64, dtype="float16"), floats(R, 64, dtype="float16")
+    i = RNG.integers(0, R, (rounds, K)).astype("int32")
+    o = on_device(main, q, x, i, zeros(rounds, 64, K))[3]
+    want = [q.astype("float32") @ x[i[k]].astype("float32").T for k in range(rounds)]
+    np.testing.assert_allclose(o, want, rtol=1e-2, atol=1e-2)
 
 
 def test_a_product_copies_its_slot_of_a_ring_alone():

@@ -10,14 +10,14 @@ go through the async proxy (PTX ISA 8.6 "proxies").
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import SHARED_SCOPES
+from tilelang.ir.attrs import ASYNC_COPY, SHARED_SCOPES
 from tilelang.ir.device.effects import Access, Mode
 from tilelang.ir.device.memory import CP_ASYNC
 from tilelang.ir.device_ops import DeviceOp
@@ -114,6 +114,8 @@ def touches(stmt: Any) -> frozenset[Touch]:
     for body in bodies(stmt):
         for inner in body:
             found |= touches(inner)
+    if isinstance(stmt, tirx.For) and ASYNC_COPY in stmt.annotations:
+        found = {replace(t, pending=True) if t.write else t for t in found}
     return frozenset(found)
 
 

@@ -38,13 +38,14 @@ from tvm import tirx
 
 from tilelang.analysis.atomic_sums import lasting_touches, only_adds_to
 from tilelang.analysis.effects import Touch, expr_touches, touches
-from tilelang.analysis.manual import arrives_in_cluster, user_barriers
+from tilelang.analysis.manual import arrives_in_cluster, device_ops_in, user_barriers
 from tilelang.analysis.own_elements import Places, places, share_elements
 from tilelang.analysis.same_elements import Access, SameElements
 from tilelang.analysis.thread_groups import ALL_LANES, Group, ThreadGroups
 from tilelang.analysis.views import bases
 from tilelang.ir.attrs import EXTENT, GLOBAL, OFFSET, RING, ROLE, SHARED_SCOPES
-from tilelang.ir.device.effects import Arrive, Sync
+from tilelang.ir.device.effects import Arrive, GroupWait, Sync, Wait
+from tilelang.ir.device.memory import CP_ASYNC
 from tilelang.ir.device_ops import DeviceOp, device_op
 from tilelang.ir.stmts import Kernel, bodies, const_int, map_kernels, walk_list, with_bodies
 from tilelang.ir.tile_ops import TileOp, make_tile_op
@@ -84,15 +85,18 @@ class _Pending:
 @dataclass
 class _State:
     """Accesses since the last barrier, writes since the last proxy fence, bulk stores that may not have read all of
-    their tile (its buffers), and those that may not have written all of it."""
+    their tile (its buffers), and those that may not have written all of it; destinations of copies of single threads
+    (cp.async) not waited for, and of those whose arrival a wait on an mbarrier may have seen since the last fence."""
 
     pending: set[_Pending] = field(default_factory=set)
     unfenced: set[Any] = field(default_factory=set)
     stores: set[Any] = field(default_factory=set)
     landing: set[Access] = field(default_factory=set)
+    flying: set[Any] = field(default_factory=set)
+    arrived: set[Any] = field(default_factory=set)
 
     def copy(self) -> _State:
-        return _State(set(self.pending), set(self.unfenced), set(self.stores), set(self.landing))
+        return self.join(_State())
 
     def join(self, other: _State) -> _State:
         return _State(
@@ -100,12 +104,18 @@ class _State:
             self.unfenced | other.unfenced,
             self.stores | other.stores,
             self.landing | other.landing,
+            self.flying | other.flying,
+            self.arrived | other.arrived,
         )
+
+    def fenced(self) -> None:
+        self.unfenced.clear()
+        self.arrived.clear()
 
     def moved(self, move: Callable[[Access], Access]) -> _State:
         """The state in another iteration, or behind a loop."""
         pending = {p if p.access is None else replace(p, access=move(p.access)) for p in self.pending}
-        return _State(pending, self.unfenced, self.stores, {move(access) for access in self.landing})
+        return replace(self, pending=pending, landing={move(access) for access in self.landing})
 
 
 @dataclass
@@ -143,6 +153,7 @@ class _Inserter:
         self.exchanged = {t.buffer for t in every if t.write} & {t.buffer for t in every if not t.write}
         self.rewritten = _written_by_several(kernel.body)
         self.elements = SameElements(kernel)
+        self.copied = self.copies_that_arrive()
         self.threads: int | None = None
         self.manual = user_barriers(kernel.body)
         self.barriers = GroupBarriers(kernel)
@@ -151,6 +162,17 @@ class _Inserter:
         """The stores that warpgroups stage by themselves."""
         ops = [TileOp.from_stmt(s) for s in walk_list(self.kernel.body)]
         return [op for op in ops if op is not None and op.name == "store_tile"]
+
+    def copies_that_arrive(self) -> set[Any]:
+        """Tiles that the async proxy reads and copies of single threads write, if such copies arrive on mbarriers."""
+        ops = list(device_ops_in(walk_list(self.kernel.body)))
+        if not any(isinstance(e, Arrive) and e.after == CP_ASYNC for op in ops for e in op.effects):
+            return set()
+        written = {t.buffer for s in self.kernel.body for t in touches(s) if t.write and t.pending}
+        return {b for b in written if self.read_by_proxy({b})}
+
+    def read_by_proxy(self, buffers: set[Any]) -> bool:
+        return any(self.overlap(a, b) for a in buffers for b in self.by_proxy)
 
     def shares(self, buffer: Any) -> bool:
         """Has it bytes in common with another buffer?"""
@@ -206,6 +228,7 @@ class _Inserter:
                 self.settle(stmt, state, out)
                 self.publish(stmt, state, out)
                 out.append(self.once(op) if op is not None and op.name == "store_tile" else stmt)
+                self.wait_for_copies(stmt, state, out)
                 if self.is_group_barrier(stmt):
                     self.ordered(state)
         if outermost or self.is_group_body():
@@ -351,7 +374,7 @@ class _Inserter:
                 for t in self.tracked(s)
             }
             kept |= {p if p in ends.pending or not self.can_sync(group) else replace(p, settled=True) for p in mine}
-        return _State(kept, ends.unfenced | before.unfenced, ends.stores, ends.landing)
+        return replace(ends.join(before), pending=kept, stores=ends.stores, landing=ends.landing)
 
     def can_sync(self, group: Group | None) -> bool:
         if group is None:
@@ -398,12 +421,27 @@ class _Inserter:
         block of the cluster, may read by the async proxy what these wrote, and overwrite what their stores read."""
         if not (arrives_in_cluster([stmt]) or (self.manual and _arrives(stmt))):
             return
-        if any(self.overlap(a, b) for a in state.unfenced for b in self.by_proxy):
+        if self.read_by_proxy(state.unfenced):
             out.append(device_op("fence_proxy_async"))
-            state.unfenced.clear()
+            state.fenced()
         if state.stores and self.group is not None:
             out += self.elected("bulk_wait_read")
             state.stores.clear()
+
+    def wait_for_copies(self, stmt: Any, state: _State, out: list[Any]) -> None:
+        """What stands behind a wait: a proxy fence of the threads that copied, where they have waited for their copies
+        themselves. Copies that arrive on an mbarrier are fenced by those who read them: nobody else knows their end."""
+        op = DeviceOp.from_node(stmt)
+        if op is None:
+            return
+        if any(isinstance(e, Wait) for e in op.effects):
+            state.arrived |= self.copied
+        if any(isinstance(e, GroupWait) and e.group == CP_ASYNC for e in op.effects):
+            if self.read_by_proxy(state.flying):
+                out.append(device_op("fence_proxy_async"))
+                state.fenced()
+            if op.statics["pending"] == 0:
+                state.flying.clear()
 
     def record(
         self, stmt: Any, touched: list[tuple[Group | None, Touch]], state: _State, out: list[Any], arms: bool = False
@@ -416,7 +454,9 @@ class _Inserter:
         adds = {t.buffer: only_adds_to(stmt, t.buffer) for t, _, _ in now}
         overwritten = any(t.write and self.overlap(t.buffer, b) for t, _, _ in now for b in state.stores)
         landing = self.in_the_way(stmt, touched, state, arms)
-        unfenced = any(t.asynchronous and self.overlap(t.buffer, b) for t, _, _ in now for b in state.unfenced)
+        by_proxy = [t.buffer for t, _, _ in now if t.asynchronous]
+        unfenced = any(self.overlap(a, b) for a in by_proxy for b in state.unfenced)
+        arrived = any(self.overlap(a, b) for a in by_proxy for b in state.arrived)
         clashes = [
             (t, p)
             for t, g, at_hand in now
@@ -437,16 +477,18 @@ class _Inserter:
             if landing:
                 state.landing.clear()
             overwritten = earlier is None and not (by_one and landing and not overwritten)
-        if unfenced:
+        if unfenced or arrived:
             out.append(device_op("fence_proxy_async"))
-            state.unfenced.clear()
+            state.fenced()
         if overwritten or unfenced or clash:
             self.barrier(state, out, stmt)
         if not arms:
             state.pending |= {
                 _Pending(t, g, False, elements[t.buffer], own, adds[t.buffer], self.access(stmt, t)) for t, g, _ in now
             }
-            state.unfenced |= {t.buffer for t, _, _ in now if t.write and not t.asynchronous}
+            written = {t for t, _, _ in now if t.write and not t.asynchronous}
+            state.flying |= {t.buffer for t in written if t.pending}
+            state.unfenced |= {t.buffer for t in written if not t.pending}
             if _is_store(stmt):
                 state.stores |= {t.buffer for t, _, _ in now if not t.write}
             if _is_store(stmt) or _is_tile_store(stmt):
