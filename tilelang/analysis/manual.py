@@ -15,7 +15,7 @@ from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import const_int, expressions_of, walk_list
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["arrives_in_cluster", "by_hand", "device_ops_in", "user_barrier_ids", "user_barriers"]
+__all__ = ["arrives_in_cluster", "by_hand", "device_ops_in", "meets", "user_barrier_ids", "user_barriers"]
 
 _OPS = frozenset({"async_copy", "tma_copy_cluster", "tma_copy_in", "tma_copy_out", "wait_gemm"})
 _REGISTERS = frozenset({"setmaxnreg_dec", "setmaxnreg_inc"})
@@ -57,6 +57,18 @@ def user_barriers(stmts: Iterable[Any]) -> bool:
         for op in device_ops_in(stmts)
         for e in op.effects
     )
+
+
+def meets(stmts: Iterable[Any]) -> bool:
+    """Do threads tell others in the statements that they have got here: at an mbarrier, a named barrier, a barrier of
+    the block, of the grid or of the cluster? What they started must have ended then."""
+    body = list(stmts)
+    if user_barriers(body) or arrives_in_cluster(body):
+        return True
+    ops = (TileOp.from_stmt(s) for s in walk_list(body))
+    if any(op is not None and op.name == "sync_threads" for op in ops):
+        return True
+    return any(isinstance(e, Sync) and e.scope in ("block", "grid") for op in device_ops_in(body) for e in op.effects)
 
 
 def arrives_in_cluster(stmts: Iterable[Any]) -> bool:

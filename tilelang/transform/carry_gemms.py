@@ -26,6 +26,7 @@ from tvm import ir, sym, tirx
 
 from tilelang.analysis.effects import is_async_gemm
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
+from tilelang.analysis.manual import meets
 from tilelang.ir.attrs import VAR
 from tilelang.ir.stmts import as_stmt, bodies, const_int, fresh, shape_of, walk_list
 from tilelang.ir.tile_ops import TileOp, make_tile_op
@@ -95,12 +96,12 @@ class _Carried:
 
 
 def _is_flat(body: list[Any]) -> bool:
-    """All gemms and ring operations are statements of the body itself, once a ring, and nothing leaves the loop
-    early."""
+    """All gemms and ring operations are statements of the body itself, once a ring, nothing leaves the loop early, and
+    no barrier stands in it."""
     inner = [s for b in body for part in bodies(b) for s in walk_list(part)]
     if any(is_async_gemm(s) or is_protocol(s) for s in inner):
         return False
-    if any(isinstance(s, tirx.Break | tirx.Continue | tirx.Return) for s in walk_list(body)):
+    if any(isinstance(s, tirx.Break | tirx.Continue | tirx.Return) for s in walk_list(body)) or meets(body):
         return False
     rings = [_barrier(s).source for s in body if _is(s, "release")]
     return len({b.name for b in rings}) == len(rings)

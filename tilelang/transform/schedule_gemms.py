@@ -25,7 +25,7 @@ from typing import Any
 
 from tilelang.analysis.effects import is_async_gemm, touches
 from tilelang.analysis.flights import Flight, held, is_protocol, moves_slot
-from tilelang.analysis.manual import arrives_in_cluster, user_barriers
+from tilelang.analysis.manual import meets
 from tilelang.analysis.register_pressure import fragment_registers
 from tilelang.analysis.views import viewed
 from tilelang.analysis.work import last_heavy
@@ -125,9 +125,7 @@ def _schedule(stmts: list[Any], plan: _Plan) -> list[Any]:
             retire(len(flying) - op.attrs["pending"])
             continue
         last = max((i for i, g in enumerate(flying) if g.conflicts(stmt)), default=-1)
-        if flying and (
-            user_barriers([stmt]) or arrives_in_cluster([stmt])
-        ):  # others may go on to overwrite what a gemm reads
+        if flying and meets([stmt]):  # others may go on to overwrite what a gemm reads
             last = max((i for i, g in enumerate(flying) if not g.op.attrs["explicit"]), default=last)
         retire(last + 1)
         if op is not None and is_async_gemm(stmt):

@@ -519,3 +519,36 @@ def bytes_of_a_stored_tile():
 
     a, b = randn(64, 64, dtype="float16"), randn(64, 64)
     return run(main, a, b, out(a), out(b + 1), out(torch.ones(1)))
+
+
+@program(devices=ON_DEVICES, load=("copy", "asynchronous", "loop", "pipelined", "guarded"))
+def barrier_of_the_program_behind_a_product(load):
+    """T.gemm has ended where the program's own T.sync_threads stands: what any warpgroup read is overwritten then."""
+
+    @T.prim_func
+    def main(A: T.Tensor((128, 128), "float16"), B: T.Tensor((128, 64), "float16"), C: T.Tensor((128, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            As = T.alloc_shared((128, 32), "float16")
+            Bs = T.alloc_shared((32, 64), "float16")
+            acc = T.alloc_fragment((128, 64), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(4, num_stages=3) if load == "pipelined" else T.serial(4):
+                if load == "asynchronous":
+                    T.async_copy(A[:, k * 32 : k * 32 + 32], As)
+                    T.async_copy(B[k * 32 : k * 32 + 32, :], Bs)
+                    T.ptx_wait_group(0)
+                elif load == "loop":
+                    for i, j in T.Parallel(128, 32):
+                        As[i, j] = A[i, k * 32 + j]
+                    for i, j in T.Parallel(32, 64):
+                        Bs[i, j] = B[k * 32 + i, j]
+                else:
+                    T.copy(A[0, k * 32], As)
+                    T.copy(B[k * 32, 0], Bs)
+                T.gemm(As, Bs, acc)
+                if load != "guarded" or k < 4:
+                    T.sync_threads()
+            T.copy(acc, C)
+
+    a, b = ints(128, 128, dtype="float16"), ints(128, 64, dtype="float16")
+    return run(main, a, b, out(a.float() @ b.float()))
