@@ -137,10 +137,7 @@ def mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2, dtype="bf
 
             kv_len = cache_seqlens[bx]
             tiles = T.ceildiv(kv_len, KEYS)
-            per_split = T.ceildiv(tiles, num_split)
-            first = bz * per_split
-            pairs = T.ceildiv(T.max(T.min(per_split, tiles - first), 0), 2)
-            stop = T.min(kv_len, (first + per_split) * KEYS)
+            pairs = T.ceildiv(T.max(T.ceildiv(tiles, 2) - bz, 0), num_split)  # of this block: every num_split-th
             row = by * ROWS
             tx = T.get_thread_binding()
 
@@ -153,7 +150,7 @@ def mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2, dtype="bf
                     T.tma_copy(Q[bx, row : row + ROWS, half:], Q_right, barrier=queries)
                     T.mbarrier_arrive(queries)
                     for k in T.serial(pairs):  # parts in the order in which they are given back
-                        at0 = (first + 2 * k) * KEYS
+                        at0 = (k * num_split + bz) * 2 * KEYS
                         at1 = at0 + KEYS
                         load(POSITION, K_pe[bx, at0 : at0 + KEYS, 0, :], position0, full0, empty0, k, rank)
                         load(LEFT, KV[bx, at0 : at0 + KEYS, 0, :half], left0, full0, empty0, k, rank)
@@ -185,7 +182,7 @@ def mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2, dtype="bf
                     T.wgmma_gemm(Q_right, right0, s_l, transpose_B=True)
                     T.wait_wgmma(0)
                     give_back(empty0, POSITION, tx)
-                    softmax(s_l, p_l, before_l, top_l, factor_l, (first + 2 * k) * KEYS, stop)
+                    softmax(s_l, p_l, before_l, top_l, factor_l, (k * num_split + bz) * 2 * KEYS, kv_len)
                     T.copy(p_l, weights)
                     T.copy(factor_l, factor0)
                     T.copy(top_l, top0)
@@ -240,7 +237,7 @@ def mla_seesaw(batch, heads, seq_kv, dim, pe_dim, num_split, blocks=2, dtype="bf
                     T.wgmma_gemm(weights, right0, acc_r)
                     T.wait_wgmma(1)
                     give_back(empty1, POSITION, tx)
-                    softmax(s_r, p_r, before_r, top_r, factor_r, (first + 2 * k + 1) * KEYS, stop)
+                    softmax(s_r, p_r, before_r, top_r, factor_r, ((k * num_split + bz) * 2 + 1) * KEYS, kv_len)
                     T.copy(factor_r, factor1)
                     T.copy(top_r, top1)
                     T.wait_wgmma(0)

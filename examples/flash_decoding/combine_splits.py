@@ -10,7 +10,8 @@ import tilelang.language as T
 
 LOWEST = -(2.0**100)  # finite: all splits of a head may be empty
 MOST_UNROLLED = 64
-FULL = 0.9
+CLOSE = 0.98
+MOST_COLUMNS = 4  # of a thread: one vector of float32
 
 
 def make_combine(batch: int, heads: int, num_split: int, dim: int, dtype: str, threads: int = 128) -> Any:
@@ -20,7 +21,7 @@ def make_combine(batch: int, heads: int, num_split: int, dim: int, dtype: str, t
     (batch, heads, num_split, dim) the normalised results. A head without keys gives 0.
     """
 
-    columns = math.gcd(dim, threads)  # of a block
+    columns = math.gcd(dim, MOST_COLUMNS * threads)  # of a block
     each = T.unroll if num_split <= MOST_UNROLLED else T.serial  # unrolled, the loads of all splits are in flight
 
     @T.macro
@@ -53,16 +54,13 @@ def make_combine(batch: int, heads: int, num_split: int, dim: int, dtype: str, t
 def splits_for(blocks: int, tiles: int, slots: int) -> int:
     """How many parts the keys of each of `blocks` blocks are divided into; the device runs `slots` blocks at once.
 
-    The fewest of at most `tiles` with which the last of the rounds that the blocks take is full but for a tenth, or
-    comes closest to that. No split is left without tiles.
+    At most `tiles`, and as many as one round has room for. What counts is the share of the device's time that is spent:
+    blocks and, as every split has a whole number of tiles, tiles may not fill it. Of those that come close to the
+    largest share the fewest are chosen. No split is left without tiles.
     """
-    best, most = 1, 0.0
+    shares: dict[int, float] = {}
     for wanted in range(1, max(1, min(tiles, slots // blocks)) + 1):
         splits = -(-tiles // -(-tiles // wanted)) if tiles else 1  # what rounding up leaves
         rounds = splits * blocks / slots
-        share = rounds / math.ceil(rounds) * (tiles / splits / -(-tiles // splits) if tiles else 1)
-        if share > most:
-            best, most = splits, share
-        if share >= FULL:
-            break
-    return best
+        shares[splits] = rounds / math.ceil(rounds) * (tiles / splits / -(-tiles // splits) if tiles else 1)
+    return next(splits for splits, share in sorted(shares.items()) if share >= CLOSE * max(shares.values()))
