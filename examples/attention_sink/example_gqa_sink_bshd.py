@@ -24,7 +24,7 @@ from tilelang.testing import assert_relative_error
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "flash_attention"))
 from attention_reference import forward_flops, make_inputs, reference  # noqa: E402
-from example_gqa_bwd import gqa_backward, problem, row_products  # noqa: E402
+from example_gqa_bwd import gqa_backward, problem  # noqa: E402
 
 LOG2E = 1.4426950408889634
 
@@ -173,8 +173,7 @@ class SinkAttention(torch.autograd.Function):
         q, k, v, sinks, output, lse = ctx.saved_tensors
         is_causal, window, target, tiles = ctx.options
         grad = grad.contiguous()
-        delta = row_products(output, grad, target)
-        gradients = gqa_backward(q, k, v, lse, delta, grad, is_causal, window, False, target, tiles)
+        *gradients, delta = gqa_backward(q, k, v, output, lse, grad, is_causal, window, False, target, tiles)
         dsinks = sink_gradient.with_options(target=target)(*lse.shape)(sinks, lse, delta)
         return *gradients, dsinks, None, None, None, None
 

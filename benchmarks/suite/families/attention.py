@@ -245,7 +245,7 @@ def _backward_case(machine: Machine, batch: int, heads: int, length: int, dim: i
     def setup() -> Setup:
         q, k, v, grad = (machine.randn(batch, length, heads, dim, dtype=torch.float16) for _ in range(4))
 
-        def ours(deterministic: bool) -> Any:
+        def ours(deterministic: bool | None) -> Any:
             function = example("flash_attention", "example_gqa_bwd").GroupedQueryAttention
             given = [x.clone().requires_grad_() for x in (q, k, v)]
             output = function.apply(*given, causal, None, deterministic)
@@ -266,7 +266,7 @@ def _backward_case(machine: Machine, batch: int, heads: int, length: int, dim: i
             return call
 
         calls: dict[str, Prepare] = {
-            "tilelang": lambda: ours(False),
+            "tilelang": lambda: ours(None),
             "tilelang fixed order": lambda: ours(True),
             "cudnn": lambda: torch_by("CUDNN_ATTENTION"),
             "flash": lambda: torch_by("FLASH_ATTENTION"),
