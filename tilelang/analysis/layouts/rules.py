@@ -26,13 +26,15 @@ from tilelang.layout.swizzle import legal_swizzles, stacked, tile_swizzles
 __all__ = ["box_layouts", "engine_layouts", "rules_of", "rules_parallel"]
 
 
-def box_layouts(tile: Tile) -> list[DigitLayout]:
-    """The swizzled boxes that fit a shared tile, widest first; its leading dimensions repeat them."""
+def box_layouts(tile: Tile, part: int = 0) -> list[DigitLayout]:
+    """The swizzled boxes that fit a shared tile, widest first; its leading dimensions repeat them. `part`: columns of
+    each group of threads, none of which begins inside a box and ends in the next."""
     if len(tile.shape) < 2:
         return []
     rows, cols = tile.shape[-2:]
     found = [SharedTile(rows, cols, tile.bits, s) for s in legal_swizzles(cols, tile.bits)]
-    return [stacked(t.layout, tile.shape) for t in found]
+    whole = [t for t in found if not part or part % t.box_cols == 0 or t.box_cols % part == 0]
+    return [stacked(t.layout, tile.shape) for t in whole]
 
 
 def rules_parallel(op: Parallel, name: str) -> list[Edge]:
@@ -111,10 +113,10 @@ def _wgmma(op: Gemm) -> list[Edge]:
     if op.a.scope == "fragment":
         a = _placed(op, op.a, hw.wgmma_a(m, k, bits, gm, gn))
         out.append(Demand(op.a.name, (a,), "wgmma A operand in registers", op.place, op.warps, op.key, "a"))
-    for operand, tile, mn_major in (("a", op.a, op.trans_a), ("b", op.b, not op.trans_b)):
+    for operand, tile, mn_major, part in (("a", op.a, op.trans_a, m // gm), ("b", op.b, not op.trans_b, n // gn)):
         if tile.scope == "shared":
             pairs = op.pairs if operand == "b" else 1
-            tiles = tuple(hw.arranged(x, -2, pairs) for x in box_layouts(tile))
+            tiles = tuple(hw.arranged(x, -2, pairs) for x in box_layouts(tile, part if mn_major else 0))
             why = f"wgmma {'MN' if mn_major else 'K'}-major operand"
             out.append(Demand(tile.name, tiles, why, op.place, op.warps, op.key, operand))
     return out

@@ -48,7 +48,11 @@ class _Shared:
         return self.tile._byte(self.row + row, self.col + col)
 
     def stride(self, mn: int, count: int) -> int | None:
-        """Bytes between parts of `mn` elements along M or N; None when the parts do not lie at one stride."""
+        """Bytes between parts of `mn` elements along M or N; None when the parts do not lie at one stride, or a part
+        begins inside a box and ends in the next: the instruction walks from box to box."""
+        box = self.tile.box_cols
+        if not self.k_major and count > 1 and mn % box and box % mn:
+            return None
         at = [self.byte(part * mn, 0) - self.byte(0, 0) for part in range(count)]
         step = at[1] if count > 1 else 0
         return step if all(x == part * step for part, x in enumerate(at)) else None
