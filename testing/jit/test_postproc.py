@@ -41,6 +41,9 @@ def test_a_hook_changes_what_is_compiled_and_no_cache_has_it():
     changed = double()
     assert changed.kernel_source == plain.kernel_source + "// changed\n" and seen == ["cuda:sm_90a"]
     assert double() is not changed and len(seen) == 2
+    register_cuda_postproc(lambda text, target: None)
+    with pytest.raises(TypeError, match="returns the text to compile, got NoneType"):
+        double()
     register_cuda_postproc(None)
     assert double() is plain
     cache.clear_cache()

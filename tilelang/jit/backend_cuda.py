@@ -17,7 +17,7 @@ from tilelang.codegen import compile as toolchain
 from tilelang.jit import cache, performance
 from tilelang.jit.executable import Executable
 from tilelang.jit.lowering import lower_device
-from tilelang.jit.postproc import cuda_hook
+from tilelang.jit.postproc import cuda_hook, postprocessed
 from tilelang.runtime.kernel import CudaKernel
 from tilelang.runtime.signature import Signature
 from tilelang.support.logs import logger
@@ -139,8 +139,7 @@ def _compile(func: Any, signature: Signature, target: Target, options: CompileOp
     source = lower_to_cuda(device, target.arch)
     if options.line_directives:
         source = replace(source, text=source.with_lines()[0])
-    if (hook := cuda_hook()) is not None:
-        source = replace(source, text=hook(source.text, target))
+    source = replace(source, text=postprocessed(source.text, target))
     cubin = compile_source(source, _flags(options))
     if options.ptxas_verbose:
         logger.warning("%s: ptxas says\n%s", signature.name, cubin.log)

@@ -11,7 +11,13 @@ from typing import Any
 
 from tilelang.target.arch import Target
 
-__all__ = ["cuda_hook", "register_c_postproc", "register_cuda_postproc", "register_cuda_postproc_callback"]
+__all__ = [
+    "cuda_hook",
+    "postprocessed",
+    "register_c_postproc",
+    "register_cuda_postproc",
+    "register_cuda_postproc_callback",
+]
 
 Hook = Callable[[str, Target], str]
 
@@ -21,6 +27,17 @@ _hook: Hook | None = None
 def cuda_hook() -> Hook | None:
     """The registered hook, or None."""
     return _hook
+
+
+def postprocessed(text: str, target: Target) -> str:
+    """The text that is compiled: what the hook makes of it, if there is one. Raises `TypeError` for a hook that gives
+    no text."""
+    if _hook is None:
+        return text
+    made = _hook(text, target)
+    if not isinstance(made, str):
+        raise TypeError(f"a hook on CUDA text returns the text to compile, got {type(made).__name__}")
+    return made
 
 
 def register_cuda_postproc(func: Hook | None, override: bool = True) -> None:
