@@ -23,18 +23,20 @@ LOG2E = 1.4426950408889634
 LOWEST = -1e30  # smaller than any score; finite, so that a row which has seen no key yet never gives NaN
 PEAK = 8.0
 FLOAT8, LARGEST = "float8_e4m3fn", 448.0
+LONG = 16384  # keys: with fewer, tiles of the diagonal are a larger part
 LIMIT = 4e-2  # relative error: probabilities keep three bits
 
 
 @tilelang.jit(out_idx=[4])
 def flashattn_fp8(
-    batch, heads, seq_q, seq_kv, dim, is_causal, block_M=128, block_N=128, num_stages=2, threads=256, dtype="bfloat16"
+    batch, heads, seq_q, seq_kv, dim, is_causal, block_M=128, block_N=None, num_stages=2, threads=256, dtype="bfloat16"
 ):
     """A kernel (Q, K, V transposed, factors (batch, heads, 3) float32) -> Output in `dtype`.
 
     Q is (batch, heads, seq_q, dim), K (batch, heads, seq_kv, dim), both and V in float8_e4m3fn; factors are positive. A
     causal query i sees the keys up to i + seq_kv - seq_q.
     """
+    block_N = block_N or columns_for(seq_kv, is_causal)
     scale = LOG2E / math.sqrt(dim)
     past = seq_kv - seq_q
     accum_dtype = "float32"
@@ -101,6 +103,12 @@ def flashattn_fp8(
             T.copy(acc_o, Output[bz, by, bx * block_M : (bx + 1) * block_M, :])
 
     return main
+
+
+def columns_for(seq_kv: int, is_causal: bool) -> int:
+    """Keys of a tile. One H200, B1 H16 D128 S16384: causal 1151 us with 128, 1095 with 192 (FlashAttention-3 1093), full
+    2223 with both, 2627 with 256."""
+    return 192 if is_causal and seq_kv >= LONG else 128
 
 
 def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

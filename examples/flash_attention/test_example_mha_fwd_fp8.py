@@ -10,16 +10,22 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from example_mha_fwd_fp8 import check, flashattn_fp8, make_inputs  # noqa: E402
+from example_mha_fwd_fp8 import check, columns_for, flashattn_fp8, make_inputs  # noqa: E402
 
 
+@pytest.mark.parametrize("block_N", [64, 192])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("target", ["cpu", "sim"])
-def test_small(target: str, is_causal: bool) -> None:
+def test_small(target: str, is_causal: bool, block_N: int) -> None:
     torch.manual_seed(0)
     shape = (1, 2, 144, 208, 64)
-    kernel = flashattn_fp8.with_options(target=target)(*shape, is_causal, block_M=64, block_N=64, threads=128)
+    kernel = flashattn_fp8.with_options(target=target)(*shape, is_causal, block_M=64, block_N=block_N, threads=128)
     check(kernel, make_inputs(*shape), is_causal)
+
+
+@pytest.mark.parametrize(("keys", "is_causal", "columns"), [(16384, True, 192), (16384, False, 128), (1024, True, 128)])
+def test_wide_tiles_for_long_causal_rows(keys: int, is_causal: bool, columns: int) -> None:
+    assert columns_for(keys, is_causal) == columns
 
 
 @pytest.mark.gpu
@@ -27,7 +33,9 @@ def test_small(target: str, is_causal: bool) -> None:
 @pytest.mark.parametrize("shape", [(2, 4, 1000, 1008, 64), (2, 4, 1024, 2048, 128), (1, 2, 300, 144, 128)], ids=str)
 def test_gpu(shape: tuple, is_causal: bool) -> None:
     torch.manual_seed(0)
-    check(flashattn_fp8(*shape, is_causal), make_inputs(*shape, device="cuda"), is_causal)
+    inputs = make_inputs(*shape, device="cuda")
+    for block_N in (128, 192):
+        check(flashattn_fp8(*shape, is_causal, block_N=block_N), inputs, is_causal)
 
 
 def test_probabilities_stay_in_registers() -> None:
