@@ -13,6 +13,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.autotuner import AutoTuner, set_autotune_inputs
 from tilelang.autotuner import search as search_module
+from tilelang.autotuner.measure import ProfileOptions
 from tilelang.autotuner.worker import compile_in_processes
 
 N = 64
@@ -218,3 +219,21 @@ def test_options_of_a_configuration_of_an_eager_function() -> None:
         return B
 
     assert add(torch.ones(64)).tolist() == [2.0] * 64
+
+
+def test_a_stored_result_is_of_the_same_inputs_and_tolerances(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Properties:
+        name, major, minor = "some card", 9, 0
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
+
+    def key(*arguments: Any, **options: Any) -> str | None:
+        problem = search_module.Problem(scaled, arguments, {})
+        return search_module._search_key(problem, BLOCKS, ProfileOptions(**options))
+
+    assert key(64) == key(64) != key(128)
+    assert key(64, do_not_specialize=["n"]) == key(128, do_not_specialize=["n"])
+    others = [{"supply_type": tilelang.TensorSupplyType.One}, {"max_mismatched_ratio": 0.5}, {"rtol": 1.0}]
+    assert len({key(64), *(key(64, **options) for options in others)}) == 4
+    assert key(64, ref_prog=lambda x: x) is None

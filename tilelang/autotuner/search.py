@@ -150,7 +150,10 @@ def _search_key(problem: Problem, configs: Sequence[Config], profile: ProfileOpt
         "device": device.name,
         "capability": [device.major, device.minor],
         "options": {k: str(v) for k, v in problem.compile_options({}).items()},
-        "profile": [profile.warmup, profile.rep, profile.rtol, profile.atol, profile.skip_check],
+        "profile": [
+            *(profile.warmup, profile.rep, profile.rtol, profile.atol, profile.max_mismatched_ratio),
+            *(profile.skip_check, str(profile.supply_type)),
+        ],
     }
     return store.search_key(problem.impl.func, arguments, configs, facts)
 
