@@ -65,6 +65,81 @@ def stored_then_touched(then):
     return run(main, a, out(want), out(a.flip(0)))
 
 
+@program(threads=(96,))
+def stored_by_some_read_by_all(threads):
+    """Two warps store a tile; then the whole block reads the tensor."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 64), "float16"), O: T.Tensor((32, 64), "float16"), P: T.Tensor((32, 64), "float16")):
+        with T.Kernel(1, threads=threads):
+            tx = T.get_thread_binding()
+            S = T.alloc_shared((32, 64), "float16")
+            T.copy(A, S)
+            if tx < 64:
+                T.copy(S, O)
+            for i, j in T.Parallel(32, 64):
+                P[i, j] = O[31 - i, j]
+
+    a = ints(32, 64, dtype="float16")
+    return run(main, a, out(a), out(a.flip(0)))
+
+
+@program()
+def stored_twice_by_one_block():
+    """In a branch that one block takes a tensor is stored again; behind it all blocks load what they stored."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((3, 32, 64), "float16"),
+        O: T.Tensor((3, 32, 64), "float16"),
+        P: T.Tensor((3, 32, 64), "float16"),
+        c: T.int32,
+    ):
+        with T.Kernel(3, threads=128) as b:
+            S = T.alloc_shared((32, 64), "float16")
+            f = T.alloc_fragment((32, 64), "float16")
+            T.copy(A[b, :, :], S)
+            if b != c:
+                T.copy(S, O[b, :, :])
+            else:
+                T.copy(S, O[b, :, :])
+                T.fill(S, 1)
+                T.copy(S, O[b, :, :])
+            T.copy(O[b, :, :], f)
+            for i, j in T.Parallel(32, 64):
+                P[b, 31 - i, j] = f[i, j]
+
+    a = ints(3, 32, 64, dtype="float16")
+    want = a.clone()
+    want[1] = 1
+    return run(main, a, out(want), out(want.flip(1)), 1)
+
+
+@program(stages=(0, 2), through=("shared", "both"))
+def next_rows_from_these(stages, through):
+    """A pipeline loads rows that its last iteration has stored, by the copy engine and by threads."""
+
+    @T.prim_func
+    def main(X: T.Tensor((160, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((32, 64), "float16")
+            f = T.alloc_fragment((32, 64), "float16")
+            for k in T.Pipelined(4, num_stages=stages):
+                T.copy(X[k * 32, 0], S)
+                for i, j in T.Parallel(32, 64):
+                    f[i, j] = S[31 - i, j] + 1
+                T.copy(f, S)
+                T.copy(S, X[(k + 1) * 32, 0])
+                if through == "both":
+                    T.copy(f, X[(k + 1) * 32, 0])
+
+    a = ints(160, 64, dtype="float16")
+    want = a.view(5, 32, 64).clone()
+    for k in range(4):
+        want[k + 1] = want[k].flip(0) + 1
+    return run(main, changed(a, want.view(160, 64)))
+
+
 @program()
 def filled_then_scattered():
     """A row of a tensor is filled by all threads, then some elements by those that have them."""
