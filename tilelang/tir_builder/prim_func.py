@@ -54,7 +54,11 @@ def evaluate_annotations(fn: Callable[..., Any], extra: Mapping[str, Any] | None
 
 def _evaluate(fn: Callable[..., Any], name: str, text: str, names: dict[str, Any]) -> Any:
     try:
-        return eval(text, fn.__globals__, names)
+        try:
+            return eval(text, fn.__globals__, names)
+        except NameError as unknown:
+            instead = f"define it where {fn.__name__} is defined, or annotate with T.Tensor((...), dtype) or T.int32"
+            raise errors.UnknownPythonName(name=unknown.name, instead=instead) from unknown
     except UserError as exc:
         args = source_of(fn).node.args
         every = (*args.posonlyargs, *args.args, *args.kwonlyargs)
