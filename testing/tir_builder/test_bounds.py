@@ -94,6 +94,13 @@ def in_a_loop_without_iterations(A, S, b, t, n):
 
 
 @T.macro
+def in_a_loop_that_has_no_iterations_for_any_value(A, S, b, t, n):
+    first = T.min(T.max(n, 0), 1)
+    for i in T.serial(T.max(1 - first, 1) - 1):
+        S[first + 64 + i] = 0
+
+
+@T.macro
 def in_a_loop_left_early(A, S, b, t, n):
     for i in T.serial(65):
         if i >= n:
@@ -132,6 +139,7 @@ def dead_for_one_iteration(A, S, b, t, n):
         guarded,
         partly_outside_of_a_tensor,
         in_a_loop_without_iterations,
+        in_a_loop_that_has_no_iterations_for_any_value,
         in_a_loop_left_early,
         behind_the_end_of_some_threads,
         values_of_the_run,
