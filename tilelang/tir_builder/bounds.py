@@ -94,7 +94,7 @@ class _Walker:
     def take(self, var: Any, low: Any, extent: Any, dense: bool = True) -> bool:
         """A variable takes its values; False if there are none."""
         first, count = static_int(low), static_int(extent)
-        if count is not None and count <= 0 or count is None and self.bound(extent)[1] <= 0:
+        if (count if count is not None else self.bound(extent)[1]) <= 0:
             return False
         self.analyzer.bind(var, ir.Range.from_min_extent(low, extent), allow_override=True)
         if dense and first is not None and count is not None:
