@@ -9,6 +9,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from agree import agree
 
 import tilelang
@@ -73,6 +74,35 @@ def test_functions_of_floats_take_integers() -> None:
     np.testing.assert_allclose(got, [np.fmod(x, y), np.arctan2(x, y), np.copysign(x, y)], rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_floor_division_of_floats_is_exact(dtype: str) -> None:
+    """1 // 0.1 is 9 although the quotient rounds to 10: the bits of torch, signs of zeros and what is no number too. Of
+    16-bit floats, where torch rounds on the way, those of its wider numbers rounded once."""
+
+    @T.prim_func
+    def main(A: T.Tensor((1024,), dtype), B: T.Tensor((1024,), dtype), O: T.Tensor((2, 1024), dtype)):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(1024):
+                O[0, i] = A[i] // B[i]
+                O[1, i] = A[i] % B[i]
+
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    edges = [0.0, -0.0, 1.0, -1.0, 0.1, -0.1, 0.3, 2.5, np.inf, -np.inf, np.nan, 7.0, -3.0, 1e4, 1e-3]
+    pairs = np.array([(x, y) for x in edges for y in edges])
+    steps = RNG.integers(-40, 41, (1024 - len(pairs), 1)) * 0.1
+    spread = np.concatenate([steps, RNG.choice([0.1, -0.1, 0.3, 1.7, -2.5], steps.shape)], 1)
+    a, b = np.concatenate([pairs, spread]).astype(kind).T.copy()
+    with np.errstate(all="ignore"):
+        got = agree(main, a, b, np.zeros((2, 1024), kind), rtol=0, atol=0)[2]
+    x, y = (torch.from_numpy(v.astype("float64")) for v in (a, b))
+    x, y = (v if kind.itemsize == 2 else v.to(getattr(torch, dtype)) for v in (x, y))
+    for ours, theirs in zip(got, (torch.div(x, y, rounding_mode="floor"), torch.remainder(x, y)), strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            want = theirs.numpy().astype(kind).astype("float64")
+        np.testing.assert_array_equal(ours.astype("float64"), want)
+        np.testing.assert_array_equal(np.signbit(ours.astype("float64"))[want == 0], np.signbit(want)[want == 0])
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int32", "int8"])
 def test_division_by_names(dtype: str) -> None:
     """Rounded down or towards zero, of floats as of integers."""
@@ -89,7 +119,7 @@ def test_division_by_names(dtype: str) -> None:
 
     a = RNG.integers(-28, 29, 64)
     b = np.where(RNG.integers(0, 2, 64) > 0, 1, -1) * RNG.integers(1, 9, 64)
-    if dtype == "float8_e4m3fn":  # which holds the products of quotients on the way to a remainder
+    if dtype == "float8_e4m3fn":  # whose numbers have four digits
         a = a // 2
     got = agree(main, a.astype(kind), b.astype(kind), np.zeros((4, 64), kind), rtol=0, atol=0)[2]
     toward_zero = np.trunc(a / b)

@@ -127,7 +127,7 @@ def test_division():
 
     text = body(main)
     assert 'A[0] = A[1] / T.Cast("float32", n)' in text
-    assert "A[n // 2] = T.floor(A[n % 3] / T.float32(2.0))" in text
+    assert "A[n // 2] = " in text and "fmod(A[n % 3], T.float32(2.0))" in text
     assert "A[3] * A[3]" in text and "n * n" in text
 
 

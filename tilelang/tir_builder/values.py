@@ -203,7 +203,7 @@ def binary(op: str, a: Any, b: Any) -> Any:
         case "/":
             raise errors.AmbiguousDivision(a=a, b=b)
         case "//":
-            return tirx.floor(_float_node("/", a, b)) if floats else python_value(tirx.floordiv(a, b))
+            return _float_quotient(a, b) if floats else python_value(tirx.floordiv(a, b))
         case "%":
             return _float_remainder(a, b) if floats else python_value(tirx.floormod(a, b))
         case "**":
@@ -243,8 +243,33 @@ def _is_constant(expr: ir.Expr, value: float) -> bool:
 
 
 def _float_remainder(a: ir.Expr, b: ir.Expr) -> Any:
-    """What floor division leaves, with the sign of b."""
-    return _float_node("-", a, _float_node("*", tirx.floor(_float_node("/", a, b)), b))
+    """What floor division leaves, with the sign of b: exact, as in Python and torch, not from a rounded quotient."""
+    a, b, kind = _in_wide_floats(a, b)
+    left = tirx.fmod(a, b)
+    return cast_to(tirx.Select(_signs_differ(left, b), left + b, left), kind)
+
+
+def _float_quotient(a: ir.Expr, b: ir.Expr) -> Any:
+    """The greatest integer not above the exact quotient; the quotient itself where b is 0."""
+    a, b, kind = _in_wide_floats(a, b)
+    wide = dtype_of(a)
+    left, quotient = tirx.fmod(a, b), tirx.Div(a, b)
+    whole = tirx.nearbyint(tirx.Div(a - left, b))
+    below = tirx.Select(_signs_differ(left, b), whole - tirx.const(1, wide), whole)
+    result = tirx.Select(tirx.EQ(b, tirx.const(0, wide)), quotient, tirx.copysign(below, quotient))
+    return cast_to(result, kind)
+
+
+def _signs_differ(left: ir.Expr, b: ir.Expr) -> ir.Expr:
+    zero = tirx.const(0, dtype_of(b))
+    return tirx.Or(tirx.And(left < zero, b > zero), tirx.And(left > zero, b < zero))
+
+
+def _in_wide_floats(a: ir.Expr, b: ir.Expr) -> tuple[ir.Expr, ir.Expr, str]:
+    """Operands in a type whose functions are exact, and the type of the result."""
+    kind = _wider_float(dtype_of(a), dtype_of(b))
+    wide = kind if kind in ("float32", "float64") else "float32"
+    return cast_to(cast_to(a, kind), wide), cast_to(cast_to(b, kind), wide), kind
 
 
 _CONSTANTS = (tirx.IntImm, tirx.FloatImm)
