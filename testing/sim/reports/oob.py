@@ -9,7 +9,8 @@ def main(A: T.Tensor((128,), "float32"), O: T.Tensor((128,), "float32")):
         S = T.alloc_shared((128,), "float32")
         R = T.alloc_shared((128,), "float32")
         tx = T.get_thread_binding()
-        S[tx + 1] = A[tx]
+        step = T.alloc_var("int32", init=1)
+        S[tx + step] = A[tx]
         R[tx] = A[tx]
         T.sync_threads()
         O[tx] = R[127 - tx]
