@@ -103,6 +103,11 @@ def mbar_arrive_remote(G: Gang, m: np.ndarray, site: int, bar: Any, cta: Any) ->
     mbar_arrive(G, m, site, remote(G, bar, cta, m, site))
 
 
+def _missed(b: Mbarrier) -> str:
+    """A wait that comes too late is a wait for the phase after the next."""
+    return f"; {b.phase} phases of {counted(b.count, 'arrival')} have gone by" if b.phase > 1 else ""
+
+
 @meaning("mbar_wait", "mbar_spin")
 def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
     addr, parity = G.uniform(m, site, bar, parity)
@@ -113,7 +118,9 @@ def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
     if G.cta.costs is not None:
         G.cta.costs.wait(site, b.array, len(G.active(m)), b.phase & 1 == parity)
     while b.phase & 1 == parity:  # a fresh barrier passes parity 1
-        yield Wait(lambda: b.phase & 1 != parity, lambda: f"the phase of parity {parity} of {b}", site, bar=b)
+        yield Wait(
+            lambda: b.phase & 1 != parity, lambda: f"the phase of parity {parity} of {b}{_missed(b)}", site, bar=b
+        )
     for w, lanes in G.lanes(m):
         G.sh.acquire(w, b.done, lanes)
 
