@@ -43,7 +43,7 @@ def power(scale):
     return T.reinterpret(T.cast(T.shift_left(T.cast(scale, "int32"), 7), "uint16"), "bfloat16")
 
 
-@tilelang.jit(out_idx=[3])
+@tilelang.jit(out_idx=[3], pass_configs={"tl.compute_ahead": True})
 def matmul_fp4(
     M, N, K, scaled=True, block_M=None, block_N=None, block_K=None, num_stages=None, threads=None, split_k=None
 ):

@@ -62,6 +62,7 @@ SHARED_SCOPES = frozenset({SHARED, SHARED_DYN})
 REGISTER_SCOPES = frozenset({LOCAL, VAR, FRAGMENT})
 
 # For annotations.
+IN_FLIGHT = "tl.in_flight"  # on a loop whose gemms may stay in flight over its back edge
 PARALLEL = "tl.parallel"  # on the outermost loop of a T.Parallel nest: int, number of loops in the nest
 TILE_STAGES = "tl.tile_stages"  # on a loop over tiles: int, slots of what its body loads once
 NUM_STAGES = "tl.num_stages"  # on a T.Pipelined loop: int >= 0

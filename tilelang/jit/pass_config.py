@@ -37,6 +37,7 @@ class PassConfigKey(str, Enum):
     TL_CARRY_GEMMS = "tl.carry_gemms"
     TL_OVERLAP_LAUNCHES = "tl.overlap_launches"
     TL_EARLY_BYTES = "tl.early_bytes"
+    TL_COMPUTE_AHEAD = "tl.compute_ahead"
     TL_WARPGROUP_STORES = "tl.warpgroup_stores"
     TL_PERSISTENT = "tl.persistent"
     TL_CLUSTER = "tl.cluster"
@@ -162,6 +163,7 @@ _EFFECTS: dict[PassConfigKey, _Effect] = {
     _K.TL_CARRY_GEMMS: _Effect("carry_gemms"),
     _K.TL_OVERLAP_LAUNCHES: _Effect("overlap_launches"),
     _K.TL_EARLY_BYTES: _Effect("early_bytes", int, _whole(0)),
+    _K.TL_COMPUTE_AHEAD: _Effect("compute_ahead"),
     _K.TL_WARPGROUP_STORES: _Effect("warpgroup_stores"),
     _K.TL_PERSISTENT: _Effect("persistent"),
     _K.TL_CLUSTER: _Effect("cluster", int, _whole(1, 2)),

@@ -40,6 +40,7 @@ class CompileOptions:
     persistent: bool | None = None  # one block an SM that walks over tiles
     overlap_launches: bool = True  # a kernel starts while the one in front of it ends
     early_bytes: int | None = None  # that a block asks L2 for before it waits for that one; 0 = none
+    compute_ahead: bool = False  # register operands that threads compute are ready an iteration ahead
     tile_queue: bool = True  # may a function get a counter of tiles as a last parameter, which its launcher supplies?
     reuse_shared: bool = True  # buffers with disjoint lives share space
     safe_memory_access: bool = True  # guards of accesses to tensors that the program writes out itself

@@ -40,9 +40,9 @@ from tilelang.ir.stmts import (
 from tilelang.ir.tile_ops import TileOp, make_tile_op, region_of
 from tilelang.layout.dtypes import bits_of
 
-__all__ = ["interleave_operands"]
+__all__ = ["PART_BITS", "interleave_operands"]
 
-_PART_BITS = 1024  # of K in a part: a swizzled box of 128 bytes, where descriptors may start
+PART_BITS = 1024  # of K in a part: a swizzled box of 128 bytes, where descriptors may start
 
 
 def interleave_operands(func: Any) -> Any:
@@ -89,7 +89,7 @@ class _Parter:
             return 1
         if len(uses_of(self.kernel.body, operand)) != len(uses_of([nest], operand)) + 1:  # the gemm
             return 1
-        step, depth = _PART_BITS // bits_of(dtype_of(operand)), shape_of(operand)[-1]
+        step, depth = PART_BITS // bits_of(dtype_of(operand)), shape_of(operand)[-1]
         return depth // step if depth % step == 0 else 1
 
     def parted(self, nest: Any, op: TileOp, count: int) -> list[Any]:

@@ -27,6 +27,7 @@ from tilelang.transform.arrange_columns import arrange_columns
 from tilelang.transform.ask_ahead import ask_ahead
 from tilelang.transform.check_arch import check_arch
 from tilelang.transform.check_protocol import check_protocol
+from tilelang.transform.compute_ahead import compute_ahead
 from tilelang.transform.defer_sums import defer_sums
 from tilelang.transform.drop_register_requests import drop_register_requests
 from tilelang.transform.elect_updates import elect_updates
@@ -164,6 +165,11 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
         Pass("expand_elementwise", lambda f, c: expand_elementwise(f), "layout inference sees one kind of loop"),
         Pass("legalize_extents", lambda f, c: legalize_extents(f), "copies of parts of a tile are nests now"),
         Pass("split_nests", lambda f, c: split_nests(f), "registers and memory are written by different threads"),
+        Pass(
+            "compute_ahead",
+            lambda f, c: compute_ahead(f, c.options.compute_ahead),
+            "in front of interleave_operands, which parts what has several boxes",
+        ),
         Pass(
             "interleave_operands",
             lambda f, c: interleave_operands(f),

@@ -9,7 +9,8 @@ Ensures:  every wgmma gemm has sync=False and is retired before anything touches
           or shared
           operand of it, or gives its slot back; nothing is in flight where control flow joins, except over the back
           edge of a loop
-          whose statements leave its gemms alone (carry_gemms.py).
+          whose statements leave its gemms alone (carry_gemms.py), or that computes their operands
+          ahead (keep_in_flight.py).
           With `early` a gemm in flight is retired before the last nest of special functions on a tile, not behind it:
           that nest is the longest, and the tensor core has the gemms of other warpgroups meanwhile; not so where the
           statements store to shared memory, for then all warpgroups meet in between and are in step.
@@ -29,7 +30,7 @@ from tilelang.analysis.manual import meets
 from tilelang.analysis.register_pressure import fragment_registers
 from tilelang.analysis.views import viewed
 from tilelang.analysis.work import last_heavy
-from tilelang.ir.attrs import FRAGMENT, SHARED_SCOPES
+from tilelang.ir.attrs import FRAGMENT, IN_FLIGHT, SHARED_SCOPES
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.stmts import (
     Kernel,
@@ -43,6 +44,7 @@ from tilelang.ir.stmts import (
 )
 from tilelang.ir.tile_ops import TileOp, make_tile_op
 from tilelang.transform.carry_gemms import carry_gemms
+from tilelang.transform.keep_in_flight import keep_in_flight
 
 __all__ = ["schedule_gemms"]
 
@@ -118,7 +120,8 @@ def _schedule(stmts: list[Any], plan: _Plan) -> list[Any]:
         inner = bodies(stmt)
         if inner and any(is_async_gemm(s) or is_protocol(s) for s in walk_list([stmt])):
             retire(len(flying))
-            carried = carry_gemms(stmt) if plan.carry else None
+            kept = keep_in_flight(stmt) if IN_FLIGHT in getattr(stmt, "annotations", {}) else None
+            carried = kept or (carry_gemms(stmt) if plan.carry else None)
             out += carried or [with_bodies(stmt, [_schedule(b, plan) for b in inner])]
             continue
         if op is not None and op.name == "wait_gemm":  # the program's
