@@ -202,6 +202,32 @@ def test_a_ring_of_asynchronous_copies(depth, trips):
     assert text.count("sync_threads") == 2  # behind the wait and the fence, and the program's own
 
 
+@pytest.mark.parametrize("wait_first", [True, False])
+def test_barriers_around_the_wait_for_products(wait_first):
+    """A barrier of the program in front of its wait says nothing about what the other warpgroup still reads."""
+
+    @T.prim_func
+    def main(A: T.Tensor((3, 128, 32), "float16"), C: T.Tensor((128, 128), "float32")):
+        with T.Kernel(1, threads=256):
+            As = T.alloc_shared((128, 32), "float16")
+            acc = T.alloc_fragment((128, 128), "float32")
+            T.clear(acc)
+            for k in T.serial(3):
+                T.copy(A[k, :, :], As)
+                T.wgmma_gemm(As, As, acc, transpose_B=True)
+                if not wait_first:
+                    T.sync_threads()
+                T.wait_wgmma(0)
+                if wait_first:
+                    T.sync_threads()
+            T.copy(acc, C)
+
+    a = RNG.integers(-3, 4, (3, 128, 32)).astype("float16")
+    want = sum(x.astype("float32") @ x.astype("float32").T for x in a)
+    np.testing.assert_array_equal(on_device(main, a, zeros(128, 128))[1], want)
+    assert lower(main, "sm_90a").script().count("sync_threads") == (2 if wait_first else 3)
+
+
 @pytest.mark.parametrize("how", ["async_copy", "ptx_cp_async"])
 def test_a_product_while_the_next_copy_is_in_flight(how):
     """The fence of the first product covers no copy that ends later: one stands behind each wait."""

@@ -154,6 +154,9 @@ class _Inserter:
         self.rewritten = _written_by_several(kernel.body)
         self.elements = SameElements(kernel)
         self.copied = self.copies_that_arrive()
+        gemms = [op for s in walk_list(kernel.body) if (op := TileOp.from_stmt(s)) and op.attrs.get("explicit")]
+        read = {r.source for op in gemms for r in (op["a"], op["b"])}
+        self.awaited = {t for b in read if self.is_tracked(t := Touch(b, False, True))}
         self.threads: int | None = None
         self.manual = user_barriers(kernel.body)
         self.barriers = GroupBarriers(kernel)
@@ -229,6 +232,8 @@ class _Inserter:
                 self.publish(stmt, state, out)
                 out.append(self.once(op) if op is not None and op.name == "store_tile" else stmt)
                 self.wait_for_copies(stmt, state, out)
+                if op is not None and op.name == "wait_gemm":  # the program's own may stand behind a barrier of its own
+                    state.pending |= {_Pending(t, self.here) for t in self.awaited}
                 if self.is_group_barrier(stmt):
                     self.ordered(state)
         if outermost or self.is_group_body():
