@@ -216,8 +216,9 @@ def test_an_access_outside_of_shared_memory_is_one_fault() -> None:
             S = tile.alloc_shared((64,), "float32")
             for i in tile.Parallel(64):
                 S[i] = A[i]
+            step = tile.alloc_var("int32", init=1)
             for i in tile.Parallel(64):
-                B[i] = S[i + 1]
+                B[i] = S[i + step]
 
     arrays = [np.zeros(64, np.float32), np.zeros(64, np.float32)]
     assert [r.kind for r in simulate(lower(main, "sm_90a"), arrays).reports] == ["oob"]
