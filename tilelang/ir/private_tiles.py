@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies and fills of arrays that each thread has for itself: plain loops that every thread runs.
+"""Copies and fills that each thread makes for itself, such as those of its own arrays: loops that every thread runs.
 
     fill(v, 0)  with v = T.alloc_local((4,))          for i in unroll(4): v[i] = 0
 
@@ -18,7 +18,7 @@ from tilelang.ir.device_ops import device_op
 from tilelang.ir.stmts import const_int, dtype_of
 from tilelang.ir.tile_ops import TileOp
 
-__all__ = ["element_statement", "expand_private", "is_private"]
+__all__ = ["element_statement", "expand_alone", "expand_private", "is_private"]
 
 MAX_UNROLL = 64  # elements of a thread's own array that stay in registers
 
@@ -32,8 +32,11 @@ def is_private(op: TileOp) -> bool:
 def expand_private(stmt: Any) -> Any:
     """The loops of a private copy or fill; any other statement as it is."""
     op = TileOp.from_stmt(stmt)
-    if op is None or not is_private(op):
-        return stmt
+    return stmt if op is None or not is_private(op) else expand_alone(op)
+
+
+def expand_alone(op: TileOp) -> Any:
+    """The loops of a thread that makes a copy or fill alone."""
     dst = op["dst"]
     variables = [
         tirx.Var("ijklmn"[d % 6], "int32") for d, r in enumerate(r for r in dst.region if const_int(r.extent) != 1)

@@ -28,6 +28,7 @@ from tilelang.transform.ask_ahead import ask_ahead
 from tilelang.transform.check_arch import check_arch
 from tilelang.transform.check_protocol import check_protocol
 from tilelang.transform.compute_ahead import compute_ahead
+from tilelang.transform.copy_by_thread import copy_by_thread
 from tilelang.transform.defer_sums import defer_sums
 from tilelang.transform.drop_register_requests import drop_register_requests
 from tilelang.transform.elect_updates import elect_updates
@@ -123,6 +124,7 @@ PIPELINE: dict[str, tuple[Pass, ...]] = {
             "what is left of them decides how copies run",
         ),
         Pass("adjoin_groups", lambda f, c: adjoin_groups(f), "later passes number a group of threads from its first"),
+        Pass("copy_by_thread", lambda f, c: copy_by_thread(f), "from here on a copy is what threads make together"),
         Pass("narrow_groups", lambda f, c: narrow_groups(f), "from here on a fragment belongs to one group of threads"),
         Pass("hoist_allocations", lambda f, c: hoist_allocations(f), "from here on a kernel's tiles are one list"),
         Pass("order_statements", lambda f, c: order_statements(f), "while a statement is what the program calls one"),

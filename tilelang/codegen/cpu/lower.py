@@ -17,6 +17,7 @@ from typing import Any
 
 from tvm import ir, sym, tirx
 
+from tilelang.analysis.copies_by_thread import copies_by_thread
 from tilelang.codegen.cpu.breaks import unfold_breaks
 from tilelang.codegen.cpu.conversions import call_conversions
 from tilelang.codegen.cpu.device_ops import lower_device_op
@@ -35,7 +36,7 @@ from tilelang.ir import attrs, walk
 from tilelang.ir.carry_nibbles import carry_nibbles
 from tilelang.ir.device_ops import DeviceOp
 from tilelang.ir.drop_empty import drop_empty
-from tilelang.ir.private_tiles import expand_private
+from tilelang.ir.private_tiles import expand_alone, expand_private
 from tilelang.ir.stmts import Kernel, as_list, as_stmt, const_int, dtype_of, kernel_of, rebuild, substitute
 from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.widen_float8 import widen_float8
@@ -120,7 +121,9 @@ def _lower_kernel(kernel: Kernel, poison: bool) -> Any:
     """One launch: a loop over the flattened grid, its body with hoisted, block-local buffers."""
     if any(const_int(extent) == 0 for _, extent in kernel.axes):
         return as_stmt([])
-    kernel = kernel.with_body(rebuild(unfold_returns(kernel.body), expand_private))
+    alone = copies_by_thread(kernel, by_value=False)
+    loops = rebuild(kernel.body, lambda s: expand_alone(TileOp.of(s)) if s in alone else expand_private(s))
+    kernel = kernel.with_body(unfold_returns(loops))
     check_scratch(kernel)
     kernel = serialize_threads(print_by_block(kernel))
     kernel = kernel.with_body(unfold_breaks(kernel.body))
