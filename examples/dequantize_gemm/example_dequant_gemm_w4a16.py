@@ -111,7 +111,7 @@ def matmul_w4a16(
                     g = (first % group + k * block_K + j) // group if resident else (start % group + j) // group
                     number = to_float16(unpack(packed_shared[i, j // 2], j), fast_decoding)
                     zero, scale = zeros_shared[i, g] if with_zeros else T.float16(8), scales_shared[i, g]
-                    W_local[i, j] = number * scale - zero * scale  # one fma: a group's zero * scale is computed once
+                    W_local[i, j] = T.fma(number, scale, -(zero * scale))  # a group's zero * scale is computed once
                 # The weights are in registers: they become the rows of wgmma.
                 T.gemm(A_shared, W_local, C_local, transpose_B=True)
             if split_k > 1:

@@ -5,6 +5,7 @@ every target, and as numpy has it."""
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +21,7 @@ from tilelang.target.toolchain import find_tool
 
 RNG = np.random.default_rng(11)
 HALVES = ("float16", "bfloat16")
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def multiply_and_add(dtype: str, n: int):
@@ -56,6 +58,70 @@ def test_ptxas_fuses_no_product_of_halves(dtype: str) -> None:
     fused = [line for line in machine.splitlines() if re.search(r"\bHFMA2", line)]
     assert all(re.search(r"-RZ|, 1, 1,|, -1, -1,", line) for line in fused), fused  # products or sums alone
     assert re.search(r"\b(HMUL2|HFMA2)", machine)
+
+
+def round_once(value: Fraction, kind: np.dtype) -> float:
+    """The number of a 16-bit type that is nearest to a value in its range, the even one of two."""
+    size = int(np.array(abs(float(value))).astype(kind).view("uint16"))
+    around = {n: float(np.array(n, "uint16").view(kind)) for n in (max(size - 1, 0), size, size + 1)}
+    best = min(around, key=lambda n: (abs(Fraction(around[n]) - abs(value)), n % 2))
+    return -around[best] if value < 0 else around[best]
+
+
+def fused(dtype: str, n: int):
+    pair = getattr(T, f"{dtype}x2")
+
+    @T.prim_func
+    def main(A: T.Tensor((n,), dtype), B: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype), O: T.Tensor((3, n), dtype)):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(n):
+                O[0, i] = T.fma(A[i], B[i], C[i])
+                O[1, i] = T.fma(-A[i], B[i], -C[i])
+                both = T.fma2(pair(A[i], B[i]), pair(B[i], A[i]), pair(C[i], C[i]))
+                O[2, i] = T.max(both[0], both[1])
+
+    return main
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_fused_product_and_sum_are_rounded_once(dtype: str) -> None:
+    """Where the product lies in the middle of two numbers and the addend, far below, says which is nearer; of spread
+    numbers, small ones that are subnormal, and what is no number."""
+    kind, digits, tiny = (np.dtype("float16"), 11, 2.0**-24) if dtype == "float16" else (BFLOAT16, 8, 2.0**-100)
+    odd = range(1, 2**digits, 2)
+    ties = [(x, y) for x in odd for y in odd if 2**digits < x * y < 2 ** (digits + 1)][:: 16 if digits > 8 else 1][:512]
+    a, b = np.array([*ties, *ties, (3, 683 / 2048) if digits > 8 else (7, 37 / 256)]).T
+    c = np.array([tiny] * len(ties) + [-tiny] * len(ties) + [2.0**-24])
+    spread = 2.0 ** RNG.integers(-12, 4, (3, 2048)) * RNG.standard_normal((3, 2048))
+    specials = [(np.inf, 0, 1), (np.inf, 1, -np.inf), (np.nan, 1, 1), (-np.inf, 1, 1), (0, -1, -0.0), (0, 1, -0.0)]
+    specials += [(1.5, 2.0, -3.0), (float(ml_dtypes.finfo(kind).max), 2, 1)]
+    count = -(len(c) + spread.shape[1] + len(specials)) % 128
+    values = [np.array([a, b, c]), spread, np.array(specials).T, np.zeros((3, count))]
+    x, y, z = (np.ascontiguousarray(v) for v in np.concatenate(values, 1).astype(kind))
+    with np.errstate(all="ignore"):
+        got = agree(fused(dtype, len(x)), x, y, z, np.zeros((3, len(x)), kind), rtol=0, atol=0)[3].astype("float64")
+        wide = [v.astype("float64") for v in (x, y, z)]
+        want = wide[0] * wide[1] + wide[2]
+    plain = len(c) + spread.shape[1]
+    want[:plain] = [
+        round_once(Fraction(p) * Fraction(q) + Fraction(r), kind) for p, q, r in zip(*(v[:plain] for v in wide))
+    ]
+    want[plain + len(specials) - 1] = np.inf
+    for ours, theirs in zip(got, (want, -want, want), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    zero = want == 0
+    np.testing.assert_array_equal(np.signbit(got[0][zero]), np.signbit(want[zero]))
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("dtype", HALVES)
+def test_fma_of_halves_is_one_instruction(dtype: str) -> None:
+    if find_tool("nvdisasm") is None:
+        pytest.skip("no nvdisasm: machine code not looked at")
+    text = tilelang.compile(fused(dtype, 4096), target="cuda:sm_90a").get_kernel_source()
+    machine = disassemble(compile_cuda(text, "sm_90a"))
+    assert re.search(r"\bHFMA2", machine)
+    assert not re.search(r"\b(FFMA|HADD2|HMUL2|F2FP)", machine)  # no other type, and negation comes with it
 
 
 def test_functions_of_floats_take_integers() -> None:

@@ -132,6 +132,22 @@ def test_pairs_of_numbers(op: str, dtype: np.dtype) -> None:
     assert (got == want.view(np.uint32)[:, 0]).all()
 
 
+@pytest.mark.parametrize("dtype", [HALF, BF16], ids=["float16", "bfloat16"])
+def test_a_fused_product_of_halves_is_rounded_once(dtype: np.dtype) -> None:
+    """A product in the middle of two numbers: an addend that wider types have no digits for says which is nearer."""
+    a, b, addend = (3, 683 / 2048, 2.0**-24) if dtype == HALF else (7, 37 / 256, 2.0**-100)
+    step = float(ml_dtypes.finfo(dtype).eps)
+    below = np.floor(a * b / step) * step
+    signs = np.where(np.arange(THREADS) % 2, 1, -1)
+    x, y, z = (np.broadcast_to(v, THREADS).astype(dtype) for v in (a, b, addend * signs))
+    want = np.where(signs > 0, below + step, below).astype(dtype)
+    got = apply(lambda *xs: dev("fma", *xs, dtype=str(dtype)), x, y, z, out=str(dtype))
+    assert (got == want).all()
+    pair = f"fma2_{'f16x2' if dtype == HALF else 'bf16x2'}"
+    got = apply(lambda *xs: dev(pair, *xs), *(np.repeat(v, 2).view(np.uint32) for v in (x, y, z)), out="uint32")
+    assert (got.view(dtype) == np.repeat(want, 2)).all()
+
+
 covers(*(f"{op}_{pair}" for op in PACKED for pair in ("f16x2", "bf16x2")), "dp4a_u", "pack_e5m2x4")
 
 

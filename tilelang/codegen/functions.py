@@ -5,8 +5,9 @@ Before:  sinh(x) with half x; x * y + z with half x; log1p(x); reinterpret("int3
 After:   half(sinh(float(x))); __hmul_rn(x, y) + z; log1pf(x); 1036831949
 
 CUDA has few functions of 16-bit numbers, so all are those of float32, rounded once. ptxas makes one instruction that
-rounds once of a 16-bit product and a sum, unless the product says how it rounds: the language rounds both. TVM knows no
-log1p and no popcount for CUDA, and prints reinterpret as the address of its operand, which a constant has not got.
+rounds once of a 16-bit product and a sum, unless the product says how it rounds: the language rounds both (a negation
+is a product by -1 here, and exact). TVM knows no log1p and no popcount for CUDA, and prints reinterpret as the address
+of its operand, which a constant has not got.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def spell_functions(func: Any) -> Any:
 
 def _product(node: Any) -> Any:
     dtype = str(node.ty.dtype)
-    return tirx.call_pure_extern(dtype, "__hmul_rn", node.a, node.b) if dtype in _HALVES else node
+    exact = any(isinstance(v, tirx.FloatImm) and abs(v.value) == 1 for v in (node.a, node.b))
+    return tirx.call_pure_extern(dtype, "__hmul_rn", node.a, node.b) if dtype in _HALVES and not exact else node
 
 
 def _spell(call: Any) -> Any:

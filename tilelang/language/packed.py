@@ -74,23 +74,27 @@ def abs2(a: Any) -> Vector:
     return _each("abs2", absolute, a)
 
 
+_FUSED = ("float32", "float16", "bfloat16")
+
+
 def _fma(x: Any, y: Any, z: Any) -> Any:
-    """x * y + z: narrow types in float32, where their products are exact."""
+    """x * y + z in the type of x."""
     kind = dtype_of(x)
-    wide = [cast_to(v, "float32") for v in (x, y, z)]
-    return cast_to(device_op("fma", *wide), kind)
+    wide = kind if kind in _FUSED else "float32"
+    return cast_to(device_op("fma", *(cast_to(v, wide) for v in (x, y, z)), dtype=wide), kind)
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """x * y + z, rounded once."""
+    """x * y + z, rounded once, in the type of all three: float16, bfloat16, float32 or float64. Of several types the
+    result is float64 where one of them is, float32 otherwise."""
     Builder.current("fma")
     values = [as_expr(v) for v in (x, y, z)]
     kinds = {dtype_of(v) for v in values}
     if "float64" in kinds:
         return device_op("ieee_fma", *(cast_to(v, "float64") for v in values), dtype="float64")
-    if len(kinds) == 1 and kinds <= {"float16", "bfloat16"}:
-        return _fma(*values)
-    return device_op("fma", *(cast_to(v, "float32") for v in values))
+    kind = kinds.pop() if len(kinds) == 1 else "float32"
+    kind = kind if kind in _FUSED else "float32"
+    return device_op("fma", *(cast_to(v, kind) for v in values), dtype=kind)
 
 
 def fmul(x: Any, y: Any) -> Any:

@@ -260,8 +260,25 @@ def tf32(G: Gang, m: np.ndarray, site: int, x: Any) -> Any:
     )
 
 
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c of 16-bit floats as a float32 that rounds to the nearest number of their types, as the exact sum would:
+    cut off, with the last bit set where something was (rounded to odd)."""
+    a, b, c = (np.asarray(v).astype(np.float64) for v in (a, b, c))
+    product = a * b  # exact
+    total = product + c
+    part = total - product
+    missing = (product - (total - part)) + (c - part)  # what `total` lacks (Knuth's TwoSum)
+    near = total.astype(np.float32)
+    bits = near.view(np.uint32)
+    over, lacks = near - total, (near != total) | (missing != 0)
+    outside = np.where(over != 0, over, -missing) * np.sign(total) > 0
+    return np.where(np.isfinite(total) & lacks, bits - outside.astype(np.uint32) | np.uint32(1), bits).view(np.float32)
+
+
 @meaning("fma")
-def fma(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, c: Any) -> Any:
+def fma(G: Gang, m: np.ndarray, site: int, a: Any, b: Any, c: Any, dtype: str = "float32") -> Any:
+    if dtype != "float32":
+        return cast(_fused(a, b, c), np_dtype(dtype))
     return (np.asarray(a, np.float64) * np.asarray(b, np.float64) + np.asarray(c, np.float64)).astype(np.float32)
 
 
@@ -366,7 +383,7 @@ for _suffix, _dtype in (("bf16x2", _BF16), ("f16x2", np.dtype(np.float16))):
     _packed(f"add2_{_suffix}", _dtype, lambda a, b: a + b)
     _packed(f"sub2_{_suffix}", _dtype, lambda a, b: a - b)
     _packed(f"mul2_{_suffix}", _dtype, lambda a, b: a * b)
-    _packed(f"fma2_{_suffix}", _dtype, lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32))
+    _packed(f"fma2_{_suffix}", _dtype, _fused)
     _packed(f"min2_{_suffix}", _dtype, np.fmin)
     _packed(f"max2_{_suffix}", _dtype, np.fmax)
     _packed(f"abs2_{_suffix}", _dtype, np.abs)

@@ -38,6 +38,8 @@ def lower_device_op(op: DeviceOp) -> Any:
     """The expression that stands for an op; None when it does nothing. Raises CpuUnsupported."""
     if op.name in _NOTHING:
         return None
+    if op.name == "fma":
+        return _fma(op.statics["dtype"], *op.operands.values())
     if op.name in _MATH:
         return _MATH[op.name](*op.operands.values())
     if op.name == "atomic_load":
@@ -62,6 +64,14 @@ def _extern(op: DeviceOp, name: str) -> Any:
     return tirx.call_extern(str(op.statics["dtype"]), name, *op.operands.values())
 
 
+def _fma(dtype: str, *operands: Any) -> Any:
+    """Of 16-bit floats in float32 rounded to odd, and from there to the nearest: as if at once."""
+    if dtype == "float32":
+        return tirx.call_pure_extern(dtype, "tl_ieee_fma_rn_float32", *operands)
+    wide = (tirx.Cast("float32", v) for v in operands)
+    return tirx.Cast(dtype, tirx.call_pure_extern("float32", "tl_ieee_fma_odd_float32", *wide))
+
+
 def _one_over(x: Any) -> Any:
     return tirx.const(1.0, "float32") / x
 
@@ -75,7 +85,6 @@ _MATH: dict[str, Callable[..., Any]] = {
     "sin_approx": tirx.sin,
     "cos_approx": tirx.cos,
     "tanh_approx": tirx.tanh,
-    "fma": lambda a, b, c: tirx.call_pure_extern("float32", "tl_ieee_fma_rn_float32", a, b, c),
     "max3": lambda a, b, c: tirx.Max(tirx.Max(a, b), c),
     "max_nan": lambda a, b: maximum_nan("max", a, b),
     "min_nan": lambda a, b: maximum_nan("min", a, b),

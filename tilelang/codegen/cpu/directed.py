@@ -2,7 +2,9 @@
 """IEEE operations that round in a given direction, written in LLVM's language.
 
 float32 operations are done in double with what is left over, rounded to odd and then once more in the direction asked
-for: with 53 bits for 24, the second rounding cannot go wrong. float64 operations round to the nearest only.
+for: with 53 bits for 24, the second rounding cannot go wrong. float64 operations round to the nearest only. `odd` is
+the direction that a third rounding, to a type of 16 bits, may follow: cut off, with the last bit set where something
+was.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ declare double @llvm.arithmetic.fence.f64(double)
 def directed_texts() -> dict[str, tuple[Callable[[], str], tuple[str, ...]]]:
     """Definitions by name, with the names that they call: `tl_ieee_<op>_<rounding>_<dtype>`."""
     table: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {"tl_ieee_declarations": (lambda: _DECLARE, ())}
-    for rounding in ("rn", "rz", "rd", "ru"):
+    for rounding in ("rn", "rz", "rd", "ru", "odd"):
         table[f"tl_round_{rounding}"] = (lambda r=rounding: _round_text(r), ())
         for op in _BODIES:
             needs = ("tl_ieee_declarations", f"tl_round_{rounding}")
@@ -105,12 +107,14 @@ _WRONG = {
     "rd": "fcmp ogt double %near, %o",
     "ru": "fcmp olt double %near, %o",
 }
+_WRONG["odd"] = _WRONG["rz"]
 
 
 def _round_text(rounding: str) -> str:
     """float32 of the exact value next to the double %s, on the side of %e. Towards zero means one place less, and away
     from it one more: rd moves negative numbers away, ru positive ones."""
-    away = {"rz": "false", "rn": "false", "rd": "%negative", "ru": "%positive"}[rounding]
+    last = "%lost" if rounding == "odd" else "false"
+    away = {"rz": "false", "odd": "false", "rn": "false", "rd": "%negative", "ru": "%positive"}[rounding]
     return f"""
 define internal float @tl_round_{rounding}(double %s, double %e) alwaysinline nounwind {{
   %bits = bitcast double %s to i64
@@ -138,7 +142,10 @@ define internal float @tl_round_{rounding}(double %s, double %e) alwaysinline no
   %positive = xor i1 %negative, true
   %by = select i1 {away}, i32 1, i32 -1
   %change = select i1 %wrong, i32 %by, i32 0
-  %rbits = add i32 %fbits, %change
+  %moved = add i32 %fbits, %change
+  %lost = fcmp one double %near, %o
+  %set = zext i1 {last} to i32
+  %rbits = or i32 %moved, %set
   %r = bitcast i32 %rbits to float
   ret float %r
 }}"""

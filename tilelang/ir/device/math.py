@@ -73,6 +73,8 @@ def _convert8(kind: str) -> DeviceOpRow:
     return DeviceOpRow(f"convert_{kind}x4", form, needs="sm_89", doc=doc)
 
 
+_HALF_FMA = "return __hfma(a, b, c);"
+
 # The reciprocal is that of `rcp.rn` for numbers far from the ends of the range; elsewhere NaN, which fits nothing.
 # In one block: seeing a choice, nvcc writes the code of every element twice.
 _RECIPROCAL = (
@@ -90,6 +92,12 @@ def _div_shared(zeros: bool) -> Form:
         f"fits[0] &= (int)({exact}); return q;"
     )
     return Form(operands, body, "float32", (Access("fits", Mode.UPDATE, "all"),))
+
+
+def _fma(dtype: str) -> Form:
+    operands = tuple(value(p, dtype) for p in "abc")
+    body = asm("fma.rn.f32 $result, $a, $b, $c;", operands, dtype, pure=True) if dtype == "float32" else _HALF_FMA
+    return Form(operands, body, dtype)
 
 
 def _dp4a(signed: bool) -> DeviceOpRow:
@@ -118,7 +126,12 @@ ROWS = (
     _unary("sin_approx", "sin.approx.ftz.f32", "sin(x)"),
     _unary("cos_approx", "cos.approx.ftz.f32", "cos(x)"),
     _unary("tanh_approx", "tanh.approx.f32", "tanh(x), relative error 2^-11"),
-    _op("fma", "fma.rn.f32 $result, $a, $b, $c;", "a b c", "float32", "float32", "a * b + c, one rounding"),
+    DeviceOpRow(
+        "fma",
+        _fma,
+        (Static("dtype", str, "float32", ("float32", "float16", "bfloat16")),),
+        doc="a * b + c, one rounding",
+    ),
     _op(
         "max3",
         "{ .reg .f32 t; max.f32 t, $a, $b; max.f32 $result, t, $c; }",
