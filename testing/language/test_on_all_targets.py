@@ -855,6 +855,26 @@ def loops_that_end_early():
 
 
 @case
+def a_while_of_python_values_and_a_reversed_range():
+    @T.prim_func
+    def main(A: T.Tensor((32,), "float32"), O: T.Tensor((2, 32), "float32"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            x = T.alloc_var("float32", init=A[t])
+            y = T.alloc_var("float32", init=0)
+            s = 16
+            while s > 0:
+                x += T.shfl_xor(x, s)
+                s //= 2
+            for i in reversed(range(n)):
+                y = y * 0.5 + i
+            O[0, t] = x
+            O[1, t] = y + s
+
+    return main, (f32(32), np.zeros((2, 32), "float32"), 5)
+
+
+@case
 def foreign_functions():
     @T.prim_func
     def main(A: T.Tensor((64,), "float32"), O: T.Tensor((64,), "float32")):

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from user_programs import body
 
 import tilelang.language as T
+from tilelang.codegen.cpu import build_cpu
+from tilelang.tir_builder import errors
 
 
 def test_python_conditions_choose_while_tracing():
@@ -107,6 +110,136 @@ def test_while_break_and_continue():
     assert "i[0] = i[0] + 1" in text
     assert "T.continue" in text or "continue" in text
     assert "break" in text
+
+
+def test_a_while_of_python_values_runs_while_tracing():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            s = 4
+            while s > 0:
+                A[s] = s
+                s //= 2
+            for i in range(n):
+                step, left = 1, [7, 2, 2]
+                while left and step < 9:
+                    step += left.pop()
+                    if step == 3:
+                        continue
+                    if i == 2:
+                        A[i] = step
+                    if step > 4:
+                        break
+                A[step] = s
+            A[7] = s + 1
+
+    text = body(main)
+    assert "while" not in text and "step" not in text
+    assert re.findall(r"A\[(\d)\] = (\d)", text) == [("4", "4"), ("2", "2"), ("1", "1"), ("5", "0"), ("7", "1")]
+    assert text.count("A[i] = 5") == 1
+
+
+def test_break_after_an_inner_python_loop_is_of_the_outer_one():
+    @T.prim_func
+    def main(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=32):
+            n = 0
+            while n < 5:
+                for i in T.serial(4):
+                    for k in (5, 6):
+                        A[k] = i
+                if n == 1:
+                    break
+                n += 1
+            A[0] = n
+
+    text = body(main)
+    assert text.count("A[5] = ") == 2 and "A[0] = 1" in text
+
+
+def test_a_while_may_not_turn_from_python_to_the_device():
+    with pytest.raises(errors.BadOperation, match="was a Python value first"):
+
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=32):
+                x = 1
+                while x > 0:
+                    x = A[0]
+
+
+def test_a_while_of_python_values_ends():
+    with pytest.raises(errors.EndlessLoop, match="still true after 10000 iterations"):
+
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=32):
+                x = 1
+                while x > 0:
+                    A[0] = x
+
+
+def test_a_while_of_python_values_in_a_device_loop_may_not_carry_them():
+    with pytest.raises(errors.LoopCarriedName):
+
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32"), n: T.int32):
+            with T.Kernel(1, threads=32):
+                s = 4
+                for i in T.serial(n):
+                    while s > 0:
+                        A[i] = s
+                        s //= 2
+
+
+def test_a_device_break_in_a_while_of_python_values_is_refused():
+    with pytest.raises(errors.LoopControl, match="unrolled by Python"):
+
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32")):
+            with T.Kernel(1, threads=32):
+                s = 4
+                while s > 0:
+                    if A[s] == 0:
+                        break
+                    s //= 2
+
+
+def test_a_reversed_range_is_a_descending_loop():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            count = T.alloc_var("int32", 0)
+            for i in reversed(range(n)):
+                A[count] = i
+                count += 1
+            for i in reversed(range(2, n, 3)):
+                A[count] = i
+                count += 1
+            for i in reversed(range(n, -1, -2)):
+                A[count] = i
+                count += 1
+            for i in reversed(T.serial(3)):
+                A[count] = i
+                count += 1
+            A[63] = count
+
+    for n in (0, 1, 6, 7):
+        a = np.zeros(64, "int32")
+        build_cpu(main)(a, n)
+        want = [*reversed(range(n)), *reversed(range(2, n, 3)), *reversed(range(n, -1, -2)), 2, 1, 0]
+        assert a[: len(want)].tolist() == want and a[63] == len(want)
+
+
+@pytest.mark.parametrize("loop", [lambda n: T.Parallel(n), lambda n: T.grid(n, 2), lambda n: T.range(0, 8, n)])
+def test_loops_without_an_order_are_not_reversed(loop):
+    with pytest.raises(errors.BadOperation, match="can be reversed"):
+
+        @T.prim_func
+        def main(A: T.Tensor((8,), "int32"), n: T.int32):
+            with T.Kernel(1, threads=32):
+                for i in reversed(loop(n)):
+                    A[0] = i
 
 
 def test_break_of_an_unrolled_loop_is_pythons():

@@ -294,10 +294,10 @@ class StoreOfWrongKind(UserError, TypeError):
 
 
 class EndlessLoop(UserError, RuntimeError):
-    """while with a condition that Python knows to be true."""
+    """while with a condition that Python knows to be true, and that stays true."""
 
     code = "TL2027"
-    message = "the condition of this `while` is always true, so the loop would never end"
+    message = "the condition of this `while` is {often}, so the loop would never end"
     help = "use a condition on device values, or a `for` loop with `break`"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tilelang.tir_builder import errors
 from tilelang.tir_builder.values import static_int
 
-__all__ = ["check_elements", "check_python_trips", "check_statements", "check_unrolled"]
+__all__ = ["MAX_PYTHON_WHILE", "check_elements", "check_python_trips", "check_statements", "check_unrolled"]
 
 # Layout inference enumerates the elements of a tile and the iterations of a nest: about 3 us each.
 MAX_ELEMENTS = 1 << 21
@@ -20,6 +20,8 @@ MAX_UNROLLED = 4096
 MAX_STATEMENTS = 10_000
 # Python runs about a million empty iterations a second: what needs more of them is `itertools.count()`.
 MAX_PYTHON_TRIPS = 1_000_000
+# Iterations of a `while` that Python runs: each makes a statement as a rule, of which there may be no more.
+MAX_PYTHON_WHILE = MAX_STATEMENTS
 
 
 def check_elements(what: str, extents: Sequence[Any], **place: Any) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import ir, tirx
@@ -43,6 +43,16 @@ class LoopSpec:
     def __iter__(self) -> Iterator[Any]:
         """Traced loops never come here; for type checkers, and for loops outside of a kernel."""
         raise errors.LoopInPython()
+
+    def __reversed__(self) -> LoopSpec:
+        """The loop from its last value to its first. Raises BadOperation where it has no order, or an unknown step."""
+        steps = [static_int(axis.step) for axis in self.axes]
+        if self.kind not in ("serial", "unroll") or len(steps) != 1 or steps[0] is None:
+            why = "only a serial loop of one index, with a step that is known while tracing, can be reversed"
+            raise errors.BadOperation(why=why, instead="write the last value first: T.serial(n - 1, -1, -1)")
+        axis, step = self.axes[0], steps[0]
+        last = axis.stop - 1 if step == 1 else axis.start + (_trips(axis) - 1) * step
+        return replace(self, axes=(Axis(last, axis.start - step, -step),))
 
 
 _KINDS = {

@@ -248,7 +248,8 @@ class Rewriter(ast.NodeTransformer):
         if node.orelse:
             self.reject(node.orelse[0], "`else` of a loop", "test a flag after the loop")
         at = self.at(node.test)
-        loop = self.call(node.test, "while_", self.thunk(self.truth(node.test)))
+        constant = not any(isinstance(n, ast.Name) for n in ast.walk(node.test))
+        loop = self.call(node.test, "while_", self.thunk(self.truth(node.test)), _const(constant))
         target = ast.Name(self.temp(), ast.Store())
         return [at, _located(ast.For(target, loop, self.block(node.body), []), node.test)]
 

@@ -26,7 +26,7 @@ from tilelang.tir_builder.builtin_calls import BUILTIN_CALLS
 from tilelang.tir_builder.dtypes import DType, cast_to
 from tilelang.tir_builder.elements import read_attribute, read_element, store_element
 from tilelang.tir_builder.helpers import light_version
-from tilelang.tir_builder.limits import check_python_trips
+from tilelang.tir_builder.limits import MAX_PYTHON_WHILE, check_python_trips
 from tilelang.tir_builder.loops import Axis, LoopSpec, OpenLoop, leave_device_loop
 from tilelang.tir_builder.source import Place
 from tilelang.tir_builder.vectors import Vector
@@ -435,19 +435,48 @@ class Tracer:
         test = values.as_condition(test)
         return PythonBranch(test) if isinstance(test, bool) else DeviceBranch(self.builder, test)
 
-    def while_(self, test: Callable[[], Any]) -> Iterator[None]:
-        """A device loop; Python conditions must be false."""
+    def while_(self, test: Callable[[], Any], constant: bool) -> Iterator[None]:
+        """A device loop, or iterations of Python for a condition that Python knows. Raises EndlessLoop for one that
+        is true and `constant`: it reads no name."""
         builder = self.builder
         frame = Frame("while", builder.span)
-        builder.loops.append(frame)  # what the condition reads is read in every iteration
-        condition = values.as_condition(self._pure(test, "while"))
-        builder.loops.pop()
-        if condition is True:
-            raise errors.EndlessLoop()
-        if condition is False:
+        condition = self._while_condition(test, frame)
+        if not isinstance(condition, bool):
+            return self._while(condition, frame)
+        if condition and constant:
+            raise errors.EndlessLoop(often="always true")
+        if not condition:
             warnings.warn(f"{builder.place.span}: the condition of this `while` is false", stacklevel=3)  # type: ignore[union-attr]
             return iter(())
-        return self._while(condition, frame)
+        return self._unrolled(self._while_known(test, frame))
+
+    def _while_condition(self, test: Callable[[], Any], frame: Frame) -> Any:
+        """The condition as it is now: a bool, or an expression, whose names are then read in every iteration."""
+        loops = self.builder.loops
+        loops.append(frame)
+        condition = values.as_condition(self._pure(test, "while"))
+        loops.pop()
+        if isinstance(condition, bool):
+            for entry in self.scope.entries.values():
+                entry.read_in.discard(id(frame))
+        return condition
+
+    def _while_known(self, test: Callable[[], Any], frame: Frame) -> Iterator[None]:
+        """An item for every iteration that Python runs; the condition was true before the first."""
+        builder = self.builder
+        place = builder.place
+        for _ in range(MAX_PYTHON_WHILE):
+            yield None
+            builder.place = place
+            condition = self._while_condition(test, frame)
+            if not isinstance(condition, bool):
+                why = "the condition of this `while` was a Python value first, and is a value of the device now"
+                raise errors.BadOperation(
+                    why=why, instead="make what changes a variable: n = T.alloc_var(dtype, init=...)"
+                )
+            if not condition:
+                return
+        raise errors.EndlessLoop(often=f"still true after {MAX_PYTHON_WHILE} iterations while tracing")
 
     def _while(self, condition: ir.Expr, frame: Frame) -> Iterator[None]:
         builder = self.builder
@@ -481,7 +510,7 @@ class Tracer:
 
     def _unrolled(self, iterable: Iterable[Any]) -> Iterator[Any]:
         loops = self.builder.loops
-        depth = len(loops)
+        depth, outer = len(loops), self._python_loop_base
         for trips, item in enumerate(iterable):
             check_python_trips(trips)
             loops.append(None)
@@ -490,6 +519,7 @@ class Tracer:
                 yield item
             finally:
                 del loops[depth:]
+                self._python_loop_base = outer
 
     def break_(self) -> bool:
         """Emit a break of the device loop, or tell the unrolled Python loop to stop (True)."""
