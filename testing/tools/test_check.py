@@ -169,6 +169,20 @@ def test_a_grid_without_blocks_is_named():
     assert result.output.endswith("verdict: nothing was checked: the grid has no blocks\n")
 
 
+def test_elements_that_nobody_writes_are_named_and_are_no_fault():
+    result = check("in_part")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("  warning: y: 32 of 64 elements were never written, the first y[32]\n") == 1
+    assert result.output.endswith("verdict: elements of y that were never written\n")
+    assert check("in_part", "most=64").output.endswith("verdict: no fault found\n")
+    assert "1 of 64 elements was never written, the first y[63]" in check("in_part", "most=63").output
+
+
+def test_elements_of_blocks_that_did_not_run_are_not_missed():
+    result = check("in_part", "n=1024", "most=1024", "--blocks sample")
+    assert result.output.endswith("verdict: no fault found\n"), result.output
+
+
 def test_native_code_that_does_not_end_is_ended():
     import time
 

@@ -3,7 +3,8 @@
 are compared with those of the cpu target, which runs the meaning of the tile program.
 
 A small grid runs whole. Of a large one a few blocks run (corners, middles of edges, one inside), and only what they
-write is compared; where blocks depend on each other that would mean nothing, and is said instead.
+write is compared; where blocks depend on each other that would mean nothing, and is said instead. Elements of outputs
+that no block of a whole grid has written are said as well, and are no fault: how many there are may depend on the data.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from tvm import ir, tirx
 
 from tilelang.ir.device_ops import Access, DeviceOp, Kind, Mode
@@ -71,12 +73,28 @@ class Comparison:
         return f"{self.name}: DIFFERS in {self.differing} of {counted(self.compared, 'element')}, first {self.first}"
 
 
+@dataclass(frozen=True)
+class Unwritten:
+    """An output of the kernel: how many of its elements no block of the whole grid has written."""
+
+    name: str
+    unwritten: int
+    total: int
+    first: str  # the first of them
+
+    def __str__(self) -> str:
+        verb = "was" if self.unwritten == 1 else "were"
+        part = f"{self.unwritten} of {counted(self.total, 'element')} {verb} never written"
+        return f"{self.name}: {part}, the first {self.first}"
+
+
 @dataclass
 class CheckResult:
     """What was found. `reports` have the interleavings under which each was seen."""
 
     reports: dict[tuple[str, str, str], tuple[Report, list[str]]] = field(default_factory=dict)
     differing: dict[str, Comparison] = field(default_factory=dict)
+    unwritten: dict[str, Unwritten] = field(default_factory=dict)  # by output; no fault
     costs: CostSheet | None = None
     blocks: int = 0
     total: int = 0
@@ -100,6 +118,7 @@ class CheckResult:
             return "verdict: nothing was checked: the grid has no blocks"
         found = [counted(len(self.faults), "fault")] if self.faults else []
         found += [f"wrong values in {', '.join(self.differing)}"] if self.differing else []
+        found += [f"elements of {', '.join(self.unwritten)} that were never written"] if self.unwritten else []
         text = f"verdict: {' and '.join(found) or 'no fault found'}"
         return f"{text}, but the time was over before the end" if self.cut_off else text
 
@@ -186,6 +205,8 @@ class _Check:
             self._take_reference(how, found, got, seconds)
         if not found and not self.reason and (self.turn or self.reference is not None):
             self._compare(got, written)
+        if not found and not self.sampled:
+            self._look_for_unwritten(written)
         self.turn += 1
         return self.result.total > 0
 
@@ -221,6 +242,12 @@ class _Check:
                 self.result.differing.setdefault(one.name, one)
             if one.differing or first:
                 self.say(f"  {one}")
+
+    def _look_for_unwritten(self, written: Written) -> None:
+        for one in _unwritten(self.simulated.signature, written):
+            if one.name not in self.result.unwritten:
+                self.result.unwritten[one.name] = one
+                self.say(f"  warning: {one}")
 
     def conclude(self) -> CheckResult:
         """Says what was found."""
@@ -270,6 +297,17 @@ def _compare(signature: Any, want: list[Any], got: list[Any], written: Written, 
         one = _comparison(arg.name, a, b, mask)
         if one.differing or was_written:
             yield one
+
+
+def _unwritten(signature: Any, written: Written) -> Iterator[Unwritten]:
+    """Outputs that a caller gets with elements that nobody wrote."""
+    for arg in (signature.args[i] for i in signature.outputs[: len(signature.outputs) - signature.hidden]):
+        if arg.name not in written.arrays:  # without elements
+            continue
+        missing = ~written.mask(arg.name)
+        if missing.any():
+            first = [int(i) for i in np.unravel_index(int(missing.argmax()), missing.shape)]
+            yield Unwritten(arg.name, int(missing.sum()), missing.size, f"{arg.name}{first}")
 
 
 def _comparison(name: str, a: Any, b: Any, mask: Any) -> Comparison:
