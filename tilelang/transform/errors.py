@@ -26,7 +26,10 @@ __all__ = [
 class BarrierInDivergentCode(UserError):
     code = "TL5001"
     message = "a block barrier is needed between two accesses to {buffer} inside a branch that not all threads take"
-    help = "move one of the accesses out of the branch, or let all threads take it and guard the single elements"
+    help = (
+        "move one of the accesses out of the branch, or let all threads take it and guard the single elements; where "
+        "T.sync_threads() stands outside of the branch, in the same loop, single elements are yours to order"
+    )
 
 
 class SharedMemoryExceeded(UserError):

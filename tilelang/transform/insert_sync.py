@@ -28,7 +28,7 @@ touched before is ordered in front of the branch, and what any thread touched wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -71,7 +71,7 @@ def insert_sync(func: Any, automatic: bool = True, notes: list[str] | None = Non
 class _Pending:
     """An access since the last barrier of `group`, which made it. `settled`: a barrier of that group came after it, so
     that only other threads still have to be kept apart from it. `places`: its elements, where they are known. `own`:
-    the program writes it out. `adds`: it only adds to elements."""
+    the program writes it out. `adds`: it only adds to elements. `stmt`: one that makes it."""
 
     touch: Touch
     group: Group
@@ -80,6 +80,7 @@ class _Pending:
     own: bool = False
     adds: bool = False
     access: Access | None = None  # of a tensor
+    stmt: Any = field(default=None, compare=False)
 
 
 @dataclass
@@ -374,7 +375,9 @@ class _Inserter:
         for body, group in zip(bodies(stmt), inner, strict=True):
             by = group or self.here
             mine = {
-                _Pending(t, by, own=is_hand_written(s), adds=only_adds_to(s, t.buffer), access=self.access(s, t))
+                _Pending(
+                    t, by, own=is_hand_written(s), adds=only_adds_to(s, t.buffer), access=self.access(s, t), stmt=s
+                )
                 for s in body
                 for t in self.tracked(s)
             }
@@ -486,10 +489,11 @@ class _Inserter:
             out.append(device_op("fence_proxy_async"))
             state.fenced()
         if overwritten or unfenced or clash:
-            self.barrier(state, out, stmt)
+            self.barrier(state, out, stmt, clashes)
         if not arms:
             state.pending |= {
-                _Pending(t, g, False, elements[t.buffer], own, adds[t.buffer], self.access(stmt, t)) for t, g, _ in now
+                _Pending(t, g, False, elements[t.buffer], own, adds[t.buffer], self.access(stmt, t), stmt)
+                for t, g, _ in now
             }
             written = {t for t, _, _ in now if t.write and not t.asynchronous}
             state.flying |= {t.buffer for t in written if t.pending}
@@ -578,15 +582,18 @@ class _Inserter:
             return True
         return not self.can_sync(self.group) or self.elements.apart(before.access, stmt)
 
-    def barrier(self, state: _State, out: list[Any], stmt: Any) -> None:
-        """A barrier of the threads at hand, which settles what they did."""
+    def barrier(self, state: _State, out: list[Any], stmt: Any, clashes: Sequence[tuple[Touch, _Pending]] = ()) -> None:
+        """A barrier of the threads at hand, which settles what they did; it keeps `clashes` apart."""
         if self.group is None or not self.can_sync(self.group):
             op = TileOp.from_stmt(stmt)
             if op is not None and op.name == "sync_threads":
                 raise self.misplaced(stmt)
+            names = {b.name for t, p in clashes for b in (t.buffer, p.touch.buffer)}
+            names = names or {t.buffer.name for t in self.tracked(stmt)}
             raise BarrierInDivergentCode(
                 span=self.around[-1][0].span if self.around else stmt.span,
-                buffer=" and ".join(sorted({t.buffer.name for t in self.tracked(stmt)})) or "shared memory",
+                buffer=" and ".join(sorted(names)) or "shared memory",
+                notes=_both(stmt, clashes),
             )
         if self.group.count > 1:
             out.append(self.barrier_of(self.group))
@@ -695,3 +702,30 @@ def _is_tile_store(stmt: Any) -> bool:
 def _is_store(stmt: Any) -> bool:
     op = TileOp.from_stmt(stmt)
     return op is not None and op.name == "copy" and op.attrs["via"] == "tma_store"
+
+
+def _both(stmt: Any, clashes: Sequence[tuple[Touch, _Pending]]) -> list[Note]:
+    """Where the accesses are that a barrier in front of `stmt` would keep apart: the first of these pairs."""
+    pairs = [((p.touch, _maker(p.stmt, p.touch)), (t, _maker(stmt, t))) for t, p in clashes]
+    if not pairs:
+        return []
+
+    def position(pair: Any) -> tuple[Any, ...]:
+        spans = [SourceSpan.of(s.span) for _, s in pair]
+        return tuple(
+            (s.line, s.column, t.buffer.name) if s else (0, 0, t.buffer.name) for s, (t, _) in zip(spans, pair)
+        )
+
+    (first, before), (second, after) = min(pairs, key=position)
+    verb = {True: "writes", False: "reads"}
+    again = ", in another iteration" if before.same_as(after) else ""
+    return [
+        Note(f"the first access {verb[first.write]} {first.buffer.name}", SourceSpan.of(before.span)),
+        Note(f"the second access {verb[second.write]} {second.buffer.name}{again}", SourceSpan.of(after.span)),
+    ]
+
+
+def _maker(stmt: Any, touch: Touch) -> Any:
+    """The innermost statement in `stmt` that makes an access."""
+    inner = next((s for body in bodies(stmt) for s in body if touch in touches(s)), None) if stmt is not None else None
+    return stmt if inner is None else _maker(inner, touch)
