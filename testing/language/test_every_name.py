@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 
 import pytest
 import torch
 
 import tilelang
 import tilelang.language as T
+from tilelang.language.elsewhere import ELSEWHERE
 from tilelang.language.errors import UnknownName, UnsupportedName
 
 # A name a line, and the keywords that it takes.
@@ -384,6 +386,14 @@ def test_every_refused_name_is_documented() -> None:
 def test_unknown_name() -> None:
     with pytest.raises(UnknownName, match=r"did you mean T\.gemm"):
         T.gem  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_name_of_another_language_says_what_to_write(name: str) -> None:
+    with pytest.raises(UnknownName) as info:
+        getattr(T, name)
+    assert f"help: {ELSEWHERE[name]}" in str(info.value)
+    assert set(re.findall(r"\bT\.(\w+)", ELSEWHERE[name])) <= set(T.__all__)
 
 
 @pytest.mark.parametrize("name", ELEMENT_TYPES.split())

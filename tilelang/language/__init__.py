@@ -124,6 +124,7 @@ from tilelang.language.dtypes import (
     uint32,
     uint64,
 )
+from tilelang.language.elsewhere import ELSEWHERE
 from tilelang.language.errors import UnknownName, UnsupportedName
 from tilelang.language.hints import (
     annotate_consumer_reg_alloc,
@@ -347,7 +348,8 @@ def __getattr__(name: str) -> Any:
     if name in _UNSUPPORTED:
         raise UnsupportedName(name=name, instead=_UNSUPPORTED[name])
     close = difflib.get_close_matches(name, __all__, 1)
-    raise UnknownName(name=name, instead=f"did you mean T.{close[0]}?" if close else "dir(T) lists all names")
+    near = f"did you mean T.{close[0]}?" if close else "dir(T) lists all names"
+    raise UnknownName(name=name, instead=ELSEWHERE.get(name, near))
 
 
 __all__ = [
