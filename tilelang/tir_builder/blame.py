@@ -14,6 +14,7 @@ import inspect
 import re
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from tvm import ir
@@ -30,6 +31,8 @@ from tilelang.tir_builder.values import describe
 __all__ = ["blame", "blame_annotation"]
 
 _NEAR = 0.75  # how much two names must have in common for one to be taken for the other
+# "must be real number, not Var", "does not support argument 0 of type Var"
+_REFUSED_TYPE = re.compile(r"\b(?:not|of type) '?([\w.]+)")
 _STORE_TO_EXPRESSION = re.compile(r"'(Var|TensorLoad)' object does not support item assignment")
 _PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 _BUILDER_ERRORS = (TypeError, ValueError, RuntimeError, AttributeError)
@@ -208,12 +211,29 @@ def _wrapped(exc: Exception) -> UserError | None:
     ):
         said = text.replace(".__init__()", "()").partition(". Did you mean")[0]  # Python 3.13 guesses
         return errors.BadCall(why=said + _nearest_keyword(said, last))
-    if isinstance(exc, TypeError) and not in_tvm and "TensorLoad" in text:
+    if not in_tvm and _is_given_to_python(exc, text):
         instead = "functions of Python, math, numpy and torch run while tracing; use those of the language: T.exp, ..."
         return errors.BadOperation(why="a value of the device is given to a function of Python", instead=instead)
     if in_tvm or (isinstance(exc, TypeError) and (direct or ours)):
         return errors.BadOperation(why=text)
     return None
+
+
+def _is_given_to_python(exc: Exception, text: str) -> bool:
+    """Does a function of Python, math, numpy or torch refuse an expression, a tile or a tensor of the kernel?"""
+    if isinstance(exc, ValueError):  # numpy asks for the elements of what is no number
+        return text == "setting an array element with a sequence."
+    if not isinstance(exc, TypeError):
+        return False
+    kinds = {kind.__name__ for kind in _kinds(ir.Expr)}
+    return "TensorLoad" in text or any(word.split(".")[-1] in kinds for word in _REFUSED_TYPE.findall(text))
+
+
+def _kinds(kind: type) -> Iterator[type]:
+    """The class and all that derive from it."""
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _kinds(derived)
 
 
 def _nearest_keyword(said: str, frame: types.FrameType) -> str:

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+
+import tilelang.language as T
+
+
+@T.prim_func
+def main(A: T.Tensor((128,), "float32")):
+    with T.Kernel(4, threads=128) as b:
+        F = T.alloc_fragment((128,), "float32")
+        T.copy(np.exp(A), F)
