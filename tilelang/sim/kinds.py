@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "Kind"]
+__all__ = ["AFTER", "KINDS", "Kind"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,22 @@ class Kind:
 
 
 _ORDER = "order the two: T.sync_threads() for the block, T.sync_warp() inside a warp, or an mbarrier between the roles"
+_LOAD = (
+    "wait for the barrier of the load, in the phase that its bytes complete: T.mbarrier_wait_parity(barrier, parity), "
+    "in every thread that reads"
+)
+_STORE = "wait until the store has read its tile, T.tma_store_wait(0), in the thread that started it"
+# By the asynchronous operation that did the other access: what orders an access behind it, which no barrier of threads
+# alone can.
+AFTER: dict[str, str] = {
+    "TMA load": _LOAD,
+    "bulk load": _LOAD,
+    "bulk copy": _LOAD,
+    "TMA store": f"{_STORE}, and let the others meet it at a barrier behind that",
+    "bulk store": f"{_STORE}, and let the others meet it at a barrier behind that",
+    "cp.async": "wait for the copies, T.ptx_wait_group(0), and let the threads meet at T.sync_threads() behind that",
+    "wgmma": "wait for the product, T.wait_wgmma(0), and let the others meet its threads at a barrier behind that",
+}
 _FENCE = "write T.fence_proxy_async() behind the writes, in the threads that wrote, in front of the barrier"
 _MBAR = "allocate mbarriers with T.alloc_barrier, which initialises them before any thread goes on"
 

@@ -182,6 +182,7 @@ class AsyncOp:
     ) -> None:
         self.what, self.site, self.queue, self.warps = what, site, [] if queue is None else queue, warps or []
         self.agent, self.clock, self.done, self.group = -1, 0, False, 0
+        self.into: tuple[str, int] | None = None  # the mbarrier and the phase that its bytes complete
         self.generic = False  # writes through the generic proxy (cp.async)
         self.waited: set[int] = set()  # warps that have waited for it
         self.fire: Callable[[], None] = lambda: None
@@ -293,13 +294,20 @@ class Machine:
         return f"{text} {verb if text.startswith('warps') else verb + ending}"
 
     def report(
-        self, kind: str, text: str, site: int = -1, other: int = -1, when: bool = True, remarks: Any = ()
+        self,
+        kind: str,
+        text: str,
+        site: int = -1,
+        other: int = -1,
+        when: bool = True,
+        remarks: Any = (),
+        help: str = "",
     ) -> None:
         if kind == "uninit" and ("oob", site, -1) in self.seen:
             return  # what lies outside a buffer has no writer: one fault, one report
         if when and (kind, site, other) not in self.seen:
             self.seen.add((kind, site, other))
-            self.file(kind, text, site, other, remarks)
+            self.file(kind, text, site, other, remarks, help)
 
     def trap(self, kind: str, text: str, site: int, other: int = -1) -> Any:
         self.report(kind, text, site, other)

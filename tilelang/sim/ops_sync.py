@@ -117,6 +117,11 @@ def mbar_wait(G: Gang, m: np.ndarray, site: int, bar: Any, parity: Any) -> Any:
         parity &= 1
     if G.cta.costs is not None:
         G.cta.costs.wait(site, b.array, len(G.active(m)), b.phase & 1 == parity)
+    for w in G.active(m):
+        if b.phase & 1 == parity:
+            G.sh.passed.pop((w, b.name), None)
+        else:
+            G.sh.passed[w, b.name] = site, int(parity), b.phase
     while b.phase & 1 == parity:  # a fresh barrier passes parity 1
         yield Wait(
             lambda: b.phase & 1 != parity, lambda: f"the phase of parity {parity} of {b}{_missed(b)}", site, bar=b

@@ -22,10 +22,18 @@ _POISON = 0xFFFFFFFFFFFFFFFF
 
 
 def _issue(
-    G: Gang, site: int, what: str, thread: int, base: int, chunks: np.ndarray, write: bool, mode: int | None
+    G: Gang,
+    site: int,
+    what: str,
+    thread: int,
+    base: int,
+    chunks: np.ndarray,
+    write: bool,
+    mode: int | None,
+    bar: Mbarrier | None = None,
 ) -> tuple[AsyncOp, Clocks]:
     """Opens an asynchronous op of one thread on 16-byte chunks of shared memory; its accesses are recorded now. Gives
-    the past of its issuer as well.
+    the past of its issuer as well. `bar`: the mbarrier on which the bytes land.
     """
     nbytes = len(chunks) * 16
     lo = base // G.cta.span * G.cta.span + BASE
@@ -35,6 +43,7 @@ def _issue(
     if G.cta.costs is not None:
         G.cta.costs.issue(site, what, G.buffer_at(base, base + nbytes), nbytes)
     op = AsyncOp(what, site, warps=[thread // WARP])
+    op.into = None if bar is None else (bar.name, bar.phase)
     past = G.sh.release(thread // WARP, np.array([thread]))
     G.sh.new_agent(op, past)
     G.sh.asynchronous(G.sh.granules(chunks), op, past, write, site, mode)
@@ -109,7 +118,7 @@ def _load(rank: int) -> None:
             for shift in _receivers(G, who, multicast, site):
                 chunks = box_chunks(base + shift, tmap.nbytes, tmap.mode)
                 b = G.cta.mbarrier(mb + shift, thread // WARP, np.array([thread]), site, asynchronous=True)
-                op, past = _issue(G, site, "TMA load", thread, base + shift, chunks, True, tmap.mode)
+                op, past = _issue(G, site, "TMA load", thread, base + shift, chunks, True, tmap.mode, b)
                 _of_map(G, tmap, xy, READ, op, past, site)
                 op.fire = _landing(G, op, chunks, lambda xy=xy: tmap.load(xy), b, b.phase, tmap.nbytes, site)
                 if G.cta.policy.poison:
@@ -163,7 +172,7 @@ def _bulk_to(
     """Contiguous bytes to shared memory, completing on an mbarrier."""
     chunks = np.arange(base >> 4, (base + n) >> 4)
     b = G.cta.mbarrier(bar, thread // WARP, np.array([thread]), site, asynchronous=True)
-    op, past = _issue(G, site, what, thread, base, chunks, True, None)
+    op, past = _issue(G, site, what, thread, base, chunks, True, None, b)
     _of_run(G, source, first, n, READ, op, past, site)
     op.fire = _landing(G, op, chunks, lambda: source[first : first + n].copy(), b, b.phase, n, site)
     if G.cta.policy.poison:
@@ -256,7 +265,7 @@ def bulk_copy_remote(G: Gang, m: np.ndarray, site: int, dst: Any, src: Any, byte
         source, chunks = np.arange(base >> 4, (base + n) >> 4), np.arange(to >> 4, (to + n) >> 4)
         b = G.cta.mbarrier(mb, thread // WARP, np.array([thread]), site, asynchronous=True)
         reader, _ = _issue(G, site, "bulk copy", thread, base, source, False, None)
-        writer, _ = _issue(G, site, "bulk copy", thread, to, chunks, True, None)
+        writer, _ = _issue(G, site, "bulk copy", thread, to, chunks, True, None, b)
         landing = _landing(
             G, writer, chunks, lambda s=source: G.cta.chunks[s].reshape(-1).view(np.uint8).copy(), b, b.phase, n, site
         )

@@ -229,7 +229,9 @@ class Program:
         reports: dict[Any, Report] = {}
         t0 = time.perf_counter()
 
-        def file(kind: str, text: str, site: int = -1, other: int = -1, remarks: Sequence[Remark] = ()) -> None:
+        def file(
+            kind: str, text: str, site: int = -1, other: int = -1, remarks: Sequence[Remark] = (), help: str = ""
+        ) -> None:
             key = kind, site, other
             if key not in reports:
                 counterpart = self.origin(other) if other >= 0 else None
@@ -238,7 +240,7 @@ class Program:
                     for r in remarks
                 ]
                 notes = tuple(n for message, place in at for n in place.notes(message))
-                reports[key] = Report(kind, text, self.origin(site), counterpart, self._block, notes)
+                reports[key] = Report(kind, text, self.origin(site), counterpart, self._block, notes, help)
 
         self._block = ()
         stats: dict[str, Any] = {"ctas": 0, "steps": 0, "restarts": 0}

@@ -46,7 +46,8 @@ class Report:
     """One finding.
 
     `kind` is an entry of `KINDS`; `text` says who (role, warp or thread), where in memory and which barrier and phase;
-    `place` and `counterpart` are the statement to blame and the other one; `block` is the block's index.
+    `place` and `counterpart` are the statement to blame and the other one; `block` is the block's index. `help`: what
+    to do, where another thing helps than against others of the kind.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Report:
     counterpart: Place | None = None
     block: tuple[int, ...] = ()
     remarks: tuple[Note, ...] = ()
+    help: str = ""
 
     @property
     def where(self) -> str:
@@ -74,7 +76,7 @@ class Report:
         notes += self.remarks
         if self.block:
             notes.append(Note(f"in block {self.block}"))
-        return render(f"error[{self.kind}]: {self.text}", self.place.span, notes, kind.help)
+        return render(f"error[{self.kind}]: {self.text}", self.place.span, notes, self.help or kind.help)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

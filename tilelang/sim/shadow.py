@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.sim.kinds import AFTER
+from tilelang.sim.report import Remark
+
 __all__ = ["ALL_LANES", "WARP", "Clocks", "Shadow", "common", "join"]
 
 WARP = 32
@@ -107,6 +110,9 @@ class Shadow:
         self.seg_lanes = [0] * nwarps  # lanes that accessed shared memory since the warp synchronised
         self.last: dict[int, int] = {}  # async agent -> clock of its newest operation
         self.label: dict[tuple[int, int], tuple[str, list[int]]] = {}  # epoch of an async op -> what, issued by whom
+        self.into: dict[tuple[int, int], tuple[str, int]] = {}  # the same -> the mbarrier and phase that it completes
+        self.passed: dict[tuple[int, str], tuple[int, int, int]] = {}  # (warp, mbarrier) -> site, parity and phase of
+        # its last wait, if that returned at once
         self.loose: set[int] = (
             set()
         )  # async agents that write through the generic proxy: any fence that saw them covers them
@@ -123,6 +129,8 @@ class Shadow:
         op.agent, op.clock = a, self.last.get(a, 0) + 1
         self.last[a] = op.clock
         self.label[a, op.clock] = op.what, op.warps
+        if op.into is not None:
+            self.into[a, op.clock] = op.into
         (self.loose.add if op.generic else self.loose.discard)(a)
 
     def widen(self, past: Clocks) -> None:
@@ -266,7 +274,28 @@ class Shadow:
         it = self.name(int(agents(i)), COLLECTIVE if its_lane is None else int(its_lane(i)), int(clocks(i)))
         if me == it:
             it = "another lane of it" if int(agents(i)) < self.nw else f"another{it.removeprefix('a')}"
-        self.report(kind, text.format(me=me, it=it, place=self.where(g[bad], site)), site, int(sites(i)))
+        mine = int(who[i]) if isinstance(who, np.ndarray) else who
+        warps = [mine] if mine < self.nw else self.label[mine, self.last[mine]][1]
+        other = int(agents(i)), int(clocks(i))
+        help = AFTER.get(self.label[other][0], "") if kind.startswith("race") and other in self.label else ""
+        self.report(
+            kind, text.format(me=me, it=it, place=self.where(g[bad], site)), site, int(sites(i)),
+            remarks=self._waited_for_another(warps, other), help=help,
+        )  # fmt: skip
+
+    def _waited_for_another(self, warps: list[int], other: tuple[int, int]) -> list[Remark]:
+        """The last wait of these warps on the mbarrier of a copy, if it returned at once for its wrong parity."""
+        name, phase = self.into.get(other, ("", 0))
+        for w in warps:
+            site, parity, was = self.passed.get((w, name), (-1, 0, 0))
+            if site >= 0 and parity != phase & 1:
+                text = (
+                    f"this wait for parity {parity} of mbarrier {name}, in phase {was}, returned at once; the bytes of"
+                )
+                return [
+                    Remark(f"{text} the {self.label[other][0]} complete phase {phase}, of parity {phase & 1}", site)
+                ]
+        return []
 
     def _unwritten(self, g: np.ndarray, clocks: np.ndarray, site: int) -> str:
         return self.where(g[clocks == 0], site)
