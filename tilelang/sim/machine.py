@@ -149,6 +149,8 @@ class Mbarrier:
         )
         self.cur = self.done = Clocks.nothing()  # released into this phase / into completed ones
         self.arrivals: dict[int, int] = {}  # site -> arrivals in this phase, for hang reports
+        self.announced: dict[int, int] = {}  # site -> bytes announced for this phase
+        self.landed: dict[int, int] = {}  # site -> bytes that have landed in it
         self.round = -1  # of the cluster's barrier, that published it
         self.known: set[int] = set()  # warps that have waited for that round
 
@@ -156,7 +158,18 @@ class Mbarrier:
         if self.pending == 0 and self.tx == 0:
             self.phase, self.pending = self.phase + 1, self.count
             self.done, self.cur = join(self.done, self.cur), Clocks.nothing()
-            self.arrivals = {}
+            self.arrivals, self.announced, self.landed = {}, {}, {}
+
+    def announce(self, nbytes: int, site: int) -> None:
+        """More bytes that the phase waits for."""
+        self.tx += nbytes
+        if nbytes:
+            self.announced[site] = self.announced.get(site, 0) + nbytes
+
+    def land(self, nbytes: int, site: int) -> None:
+        """Bytes of a copy that it waits for no longer."""
+        self.tx -= nbytes
+        self.landed[site] = self.landed.get(site, 0) + nbytes
 
     @property
     def array(self) -> str:

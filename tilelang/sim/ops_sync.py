@@ -76,14 +76,14 @@ def arrive_on(G: Gang, b: Mbarrier, clocks: Clocks, n: int, site: int, warp: int
 def mbar_arrive(G: Gang, m: np.ndarray, site: int, bar: Any, bytes: Any = 0) -> None:
     for w, lanes, addr, n in G.by_address(m, bar):
         b = G.cta.mbarrier(addr, w, lanes, site)
-        b.tx += n * int(_at(G, lanes, w, bytes))
+        b.announce(n * int(_at(G, lanes, w, bytes)), site)
         arrive_on(G, b, G.sh.release(w, lanes), n, site, w)
 
 
 @meaning("mbar_expect_only")
 def mbar_expect_only(G: Gang, m: np.ndarray, site: int, bar: Any, bytes: Any) -> None:
     for w, lanes, addr, n in G.by_address(m, bar):
-        G.cta.mbarrier(addr, w, lanes, site).tx += n * int(_at(G, lanes, w, bytes))
+        G.cta.mbarrier(addr, w, lanes, site).announce(n * int(_at(G, lanes, w, bytes)), site)
 
 
 def remote(G: Gang, addr: Any, cta: Any, m: np.ndarray, site: int) -> Any:

@@ -70,7 +70,8 @@ def complete_tx(G: Gang, bar: Mbarrier, op: AsyncOp, nbytes: int, phase: int, si
         G.report("tx-count", f"{text} {bar.name} land in phase {bar.phase}", site, bar.site)
     epoch = np.zeros(op.agent + 1, np.int64)
     epoch[op.agent] = op.clock
-    bar.cur, bar.tx = join(bar.cur, Clocks(epoch, epoch)), bar.tx - nbytes
+    bar.cur = join(bar.cur, Clocks(epoch, epoch))
+    bar.land(nbytes, site)
     bar.flip()
 
 

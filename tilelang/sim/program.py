@@ -33,7 +33,18 @@ from tilelang.sim.errors import (
     nearest,
 )
 from tilelang.sim.global_memory import GlobalMemory
-from tilelang.sim.machine import FEW_SPINS, MAX_SPINS, POLICIES, REGISTER_FILE, Gang, Machine, Pointer, Policy, World
+from tilelang.sim.machine import (
+    FEW_SPINS,
+    MAX_SPINS,
+    POLICIES,
+    REGISTER_FILE,
+    Gang,
+    Machine,
+    Mbarrier,
+    Pointer,
+    Policy,
+    World,
+)
 from tilelang.sim.memory import GlobalTensor, at_address, dense, ldg, lds, stg, sts
 from tilelang.sim.places import Places
 from tilelang.sim.register_views import local_view
@@ -45,6 +56,7 @@ from tilelang.sim.tensormap import TensorMap
 from tilelang.sim.values import cast, contract, maximum, minimum, reinterpret, select, wrap
 from tilelang.sim.written import Written
 from tilelang.support.diagnostics import SourceSpan
+from tilelang.support.words import counted
 
 __all__ = ["Program"]
 
@@ -581,7 +593,8 @@ def _hang(live: list[tuple[Gang, Any]], kind: str) -> None:
             remarks.append(Remark(f"{cta.role(ended)} {'has' if len(ended) == 1 else 'have'} ended"))
         for bar in {id(w.bar): w.bar for w in map(_wait_of, stuck) if w.bar is not None}.values():
             remarks += [Remark(f"{n} arrived on {bar.name} in this phase", site) for site, n in bar.arrivals.items()]
-            remarks += _missing(cta, bar.array, set(bar.arrivals))
+            announced, complete = _announced(cta, bar)
+            remarks += announced + _missing(cta, bar.array, complete.union(bar.arrivals))
         first.report(kind, _waiting(first), _wait_of(first).site, remarks=remarks)
 
 
@@ -597,6 +610,32 @@ def _wait_of(g: Gang) -> Any:
 
 def _waiting(g: Gang) -> str:
     return f"{g.cta.does(g.warp_list, 'wait')} for {_wait_of(g).text()}"
+
+
+def _announced(cta: Machine, bar: Mbarrier) -> tuple[list[Remark], set[int]]:
+    """Who announced the bytes that a phase waits for; and the sites of copies that announced bytes that have landed."""
+    if bar.tx <= 0:
+        return [], set()
+
+    def by_span(sites: Mapping[int, int]) -> dict[str, int]:
+        spans: dict[str, int] = {}
+        for site, n in sites.items():
+            span = str(cta.prog.translation.sites[site][1])
+            spans[span] = spans.get(span, 0) + n
+        return spans
+
+    landed = by_span(bar.landed)
+    spans = {site: str(cta.prog.translation.sites[site][1]) for site in bar.announced}
+    own = [site for site, span in spans.items() if landed.get(span, 0) >= bar.announced[site]]
+    remarks = []
+    for site in own:
+        size = counted(bar.announced[site], "byte")
+        remarks.append(Remark(f"this copy announces its {size} on {bar.name} itself, and they have landed", site))
+    for site, n in bar.announced.items():
+        if site not in own:
+            verb = "was" if n == 1 else "were"
+            remarks.append(Remark(f"{n}{' more' if own else ''} byte{'s' * (n != 1)} {verb} announced here", site))
+    return remarks, set(own)
 
 
 def _missing(cta: Machine, array: str, came: set[int]) -> list[Remark]:
