@@ -151,6 +151,16 @@ def test_what_may_be_inside_is_not_judged(body: Any) -> None:
     assert traced(body) is not None
 
 
+def test_tensors_without_elements_are_left_alone() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((4, 0), "int32"), B: T.Tensor((0, 8), "int32")):
+        with T.Kernel(4, threads=32) as b:
+            for i in T.Parallel(8):
+                A[b, i] = B[b, i] + 1
+
+    assert main.params
+
+
 def test_extents_of_the_run_are_compared_as_expressions() -> None:
     m = T.dynamic("m")
 

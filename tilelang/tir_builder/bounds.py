@@ -7,7 +7,7 @@
   (`S[i + 1]` for all i of `S`): its indices are sums of multiples of loop, block and thread indices of known ranges.
 
 An access under a condition that asks for a variable of its index is its author's; so is one in a loop that is left
-early, or behind T.thread_return.
+early, or behind T.thread_return. Tensors without elements are left alone: programs of any size are written for them too.
 """
 
 from __future__ import annotations
@@ -160,6 +160,8 @@ class _Walker:
         """Raises for `count` elements (None: not known) from `index` on of a dimension."""
         extent = buffer.ty.shape[dim]
         at, size = static_int(index), static_int(extent)
+        if any(static_int(e) == 0 for e in buffer.ty.shape):
+            return
         if at is not None and size is not None and at >= 0 and at + (count or 1) <= size:
             return
         if _wraps(index) or not path.asked.isdisjoint(self.variables(index)):
