@@ -7,7 +7,7 @@
   (`S[i + 1]` for all i of `S`): its indices are sums of multiples of loop, block and thread indices of known ranges.
 
 An access under a condition that asks for a variable of its index is its author's; so is one in a loop that is left
-early, or behind T.thread_return. Tensors without elements are left alone: programs of any size are written for them too.
+early, or behind T.thread_return. Tensors without elements are left alone: a program of any size has them too.
 """
 
 from __future__ import annotations
