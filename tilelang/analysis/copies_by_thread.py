@@ -17,8 +17,8 @@ from tvm import ir
 
 from tilelang.analysis.index_values import Opaque
 from tilelang.analysis.thread_groups import Group, ThreadGroups
-from tilelang.ir.attrs import GLOBAL, PARALLEL, SHARED_SCOPES
-from tilelang.ir.stmts import Kernel, bodies
+from tilelang.ir.attrs import GLOBAL, SHARED_SCOPES
+from tilelang.ir.stmts import Kernel, bodies, is_parallel_nest
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["copies_by_thread"]
@@ -37,7 +37,7 @@ def copies_by_thread(kernel: Kernel, by_value: bool = True) -> set[Any]:
                 if _is_of_memory(op) and any(_differs(e, groups, group if by_value else None) for e in _places(op)):
                     found.add(stmt)
                 continue
-            if PARALLEL in getattr(stmt, "annotations", {}):
+            if is_parallel_nest(stmt):
                 continue
             for body, part in zip(bodies(stmt), groups.inside(stmt, group), strict=True):
                 visit(body, part)

@@ -25,7 +25,7 @@ from tilelang.ir.stmts import bodies, expressions_of
 from tilelang.ir.tile_ops import TileOp
 from tilelang.ir.walk import collect
 
-__all__ = ["Touch", "expr_touches", "is_async_gemm", "own_touches", "touches", "written_in"]
+__all__ = ["Touch", "conflict", "expr_touches", "is_async_gemm", "own_touches", "touches", "written_in"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ def is_async_gemm(stmt: Any) -> bool:
     """The statement is a gemm that runs on wgmma."""
     op = TileOp.from_stmt(stmt)
     return op is not None and op.name == "gemm" and op.attrs["inst"] == "wgmma"
+
+
+def conflict(a: Any, b: Any) -> bool:
+    """Do two statements touch one buffer that one of them writes?"""
+    return any(x.buffer.same_as(y.buffer) and (x.write or y.write) for x in touches(a) for y in touches(b))
 
 
 def expr_touches(expr: Any) -> set[Touch]:

@@ -16,8 +16,8 @@ from tvm import tirx
 
 from tilelang.analysis.copies import bits_of
 from tilelang.analysis.effects import is_async_gemm, touches
-from tilelang.ir.attrs import FRAGMENT, LAYOUT, PARALLEL
-from tilelang.ir.stmts import bodies, const_int, walk_list
+from tilelang.ir.attrs import FRAGMENT, LAYOUT
+from tilelang.ir.stmts import bodies, const_int, is_parallel_nest, walk_list
 from tilelang.ir.tile_ops import TileOp
 from tilelang.layout import loads as load_layout
 
@@ -53,12 +53,12 @@ class _Walk:
     def live_before(self, stmts: list[Any], live: frozenset[Any]) -> frozenset[Any]:
         """What is live in front of the list when `live` is behind it; notes the most there is on the way."""
         for stmt in reversed(stmts):
-            if bodies(stmt) and not _is_nest(stmt):
+            if bodies(stmt) and not is_parallel_nest(stmt):
                 live = self.compound(stmt, live)
                 continue
             reads, writes = self.accesses(stmt)
             before = (live - (writes - reads)) | reads
-            if _is_nest(stmt):
+            if is_parallel_nest(stmt):
                 self.count(before, live | writes)
             else:
                 self.count(before | live | writes)
@@ -95,7 +95,3 @@ class _Walk:
         if op is not None and op.name == "gemm" and const_int(op["clear"]) == 1:
             reads.discard(op["c"].source)
         return frozenset(reads), frozenset(t.buffer for t in found if t.write)
-
-
-def _is_nest(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations

@@ -30,6 +30,7 @@ from tilelang.ir.stmts import (
     dtype_of,
     fresh,
     inlined,
+    is_parallel_nest,
     substitute,
     walk_list,
     with_bodies,
@@ -120,7 +121,7 @@ class _Pairing:
         """The statements with the stores paired that their own loops and neighbours allow."""
         out: list[Any] = []
         for stmt in self.neighbours(stmts):
-            if _is_nest(stmt) and self.stores([stmt]):
+            if is_parallel_nest(stmt) and self.stores([stmt]):
                 out += self.nest(stmt)
                 continue
             if inner := bodies(stmt):
@@ -380,10 +381,6 @@ def _code(value: Any) -> Any:
     """The four bits of an element, in an int32."""
     bits = value if dtype_of(value) == "uint4" else tirx.reinterpret("uint4", value)
     return tirx.Cast("int32", bits)
-
-
-def _is_nest(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations
 
 
 def _is_local_store(stmt: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from tilelang.ir.attrs import LAUNCH_FACTS, NUM_STAGES, ROLE
+from tilelang.ir.attrs import LAUNCH_FACTS, NUM_STAGES, PARALLEL, ROLE
 
 __all__ = [
     "Kernel",
@@ -32,6 +32,7 @@ __all__ = [
     "expressions_of",
     "fresh",
     "inlined",
+    "is_parallel_nest",
     "is_uniform_loop",
     "kernel_of",
     "launches",
@@ -198,6 +199,11 @@ def dtype_of(value: Any) -> str:
     """The element type of a buffer, or the type of an expression, as text."""
     ty = value.ty
     return str(ty.dtype.dtype) if hasattr(ty, "shape") else str(ty.dtype)
+
+
+def is_parallel_nest(stmt: Stmt) -> bool:
+    """The outermost loop of a T.Parallel nest."""
+    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations
 
 
 def is_uniform_loop(stmt: Stmt) -> bool:

@@ -20,8 +20,7 @@ import numpy as np
 from tvm import tirx
 
 from tilelang.analysis.thread_groups import Group, ThreadGroups
-from tilelang.ir.attrs import PARALLEL
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, substitute
+from tilelang.ir.stmts import Kernel, bodies, is_parallel_nest, map_kernels, substitute
 from tilelang.ir.tile_ops import TileOp
 
 __all__ = ["adjoin_groups"]
@@ -57,7 +56,7 @@ def _tile_groups(kernel: Kernel) -> set[Group]:
 
     def visit(stmts: list[Any], group: Group | None) -> None:
         for stmt in stmts:
-            if group is not None and (TileOp.from_stmt(stmt) is not None or _is_nest(stmt)):
+            if group is not None and (TileOp.from_stmt(stmt) is not None or is_parallel_nest(stmt)):
                 found.add(group)
             for body, part in zip(bodies(stmt), groups.inside(stmt, group), strict=True):
                 visit(body, part)
@@ -65,10 +64,6 @@ def _tile_groups(kernel: Kernel) -> set[Group]:
 
     visit(kernel.body, groups.whole)
     return {g for g in found if g.whole_warps}
-
-
-def _is_nest(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations
 
 
 def _order(groups: set[Group], warps: int) -> list[int] | None:

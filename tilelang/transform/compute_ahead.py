@@ -25,7 +25,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.copies import bits_of
-from tilelang.analysis.effects import is_async_gemm, touches, written_in
+from tilelang.analysis.effects import conflict, is_async_gemm, touches, written_in
 from tilelang.analysis.manual import by_hand
 from tilelang.analysis.views import viewed
 from tilelang.analysis.whole_nests import computes_whole, uses_of
@@ -120,7 +120,7 @@ class _Mover:
         second = tirx.decl_buffer(
             shape_of(operand), dtype_of(operand), f"{operand.name}_next", scope=FRAGMENT, layout=None
         )
-        if any(_conflict(a, b) for a in feeds + _with(second, operand, [nest]) for b in others):
+        if any(conflict(a, b) for a in feeds + _with(second, operand, [nest]) for b in others):
             return None
         binds = [s for s in body if isinstance(s, tirx.Bind)]
         if {t.buffer for s in binds for t in touches(s)} & written_in(self.kernel.body):
@@ -189,7 +189,3 @@ def _feeds_only(body: list[Any], stmt: Any, user: Any) -> bool:
         return False
     readers = [s for s in body if any(t.buffer.same_as(dst) and not t.write for t in touches(s))]
     return len(readers) == 1 and readers[0] is user
-
-
-def _conflict(a: Any, b: Any) -> bool:
-    return any(x.buffer.same_as(y.buffer) and (x.write or y.write) for x in touches(a) for y in touches(b))

@@ -23,8 +23,8 @@ from tvm import tirx
 from tilelang.analysis.effects import expr_touches
 from tilelang.analysis.thread_groups import Group, ThreadGroups
 from tilelang.analysis.views import bases
-from tilelang.ir.attrs import GLOBAL, PARALLEL, ROLE, SHARED_SCOPES
-from tilelang.ir.stmts import Kernel, bodies, map_kernels, walk_list, with_bodies
+from tilelang.ir.attrs import GLOBAL, ROLE, SHARED_SCOPES
+from tilelang.ir.stmts import Kernel, bodies, is_parallel_nest, map_kernels, walk_list, with_bodies
 
 __all__ = ["elect_updates"]
 
@@ -45,7 +45,7 @@ class _Elector:
         """The statements, which `group` runs; None: threads that are not known."""
         out: list[Any] = []
         for stmt in stmts:
-            if group is None or group.count == 1 or _is_nest(stmt):
+            if group is None or group.count == 1 or is_parallel_nest(stmt):
                 out.append(stmt)
             elif self.is_by_one(stmt):
                 first = tirx.EQ(self.kernel.linear_thread(), tirx.const(group.low, "int32"))
@@ -78,7 +78,3 @@ class _Elector:
         read = {self.bases.get(t.buffer, t.buffer) for e in parts for t in expr_touches(e)}
         changed = self.bases.get(store.buffer, store.buffer)
         return changed in read and not any(map(self.groups.divergence.expr, parts))
-
-
-def _is_nest(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations

@@ -29,7 +29,7 @@ from typing import Any
 from tvm import ir, tirx
 
 from tilelang.analysis.copies import bits_of
-from tilelang.analysis.effects import is_async_gemm, touches
+from tilelang.analysis.effects import conflict, is_async_gemm, touches
 from tilelang.analysis.references import Kind, reference_is_free
 from tilelang.analysis.work import nest_extent
 from tilelang.ir.attrs import FRAGMENT, LAYOUT, PARALLEL, VAR
@@ -150,7 +150,7 @@ class _Rewriter:
                 return False
         for i in f.scaled:  # they move to just behind the factor
             between = [s for k, s in enumerate(stmts[f.factor + 1 : i], f.factor + 1) if k not in f.scaled]
-            if any(_conflict(stmts[i], s) for s in between):
+            if any(conflict(stmts[i], s) for s in between):
                 return False
         if f.total is not None:
             acc = _store(stmts[f.total]).buffer
@@ -329,7 +329,3 @@ def _only_reference(nest: Any, m: Any, c: float) -> bool:
 
 def _touched(stmt: Any, buffer: Any) -> bool:
     return any(t.buffer.same_as(buffer) for t in touches(stmt))
-
-
-def _conflict(a: Any, b: Any) -> bool:
-    return any(x.buffer.same_as(y.buffer) and (x.write or y.write) for x in touches(a) for y in touches(b))

@@ -26,7 +26,7 @@ from typing import Any
 from tvm import tirx
 
 from tilelang.analysis.copies import bits_of
-from tilelang.analysis.effects import is_async_gemm, touches, written_in
+from tilelang.analysis.effects import conflict, is_async_gemm, touches, written_in
 from tilelang.analysis.manual import by_hand
 from tilelang.analysis.views import viewed
 from tilelang.ir.attrs import FRAGMENT, PIPELINE_ORDER
@@ -117,7 +117,7 @@ def _plan(loop: Any, kernel: Kernel) -> _Plan | None:
     tail = [i for i in range(first + 1, len(body)) if i not in moved]
     behind = [i for i in tail if i > last]
     across = [i for i in (*head, *behind) if not isinstance(body[i], tirx.Bind)]
-    if any(_conflict(body[i], body[j]) for i in across for j in moved):
+    if any(conflict(body[i], body[j]) for i in across for j in moved):
         return None
     binds = [s for s in body if isinstance(s, tirx.Bind)]
     read = {t.buffer for s in binds for t in touches(s)}
@@ -147,10 +147,6 @@ def _feeds_only(body: list[Any], i: int, user: int) -> bool:
     dst = op["dst"].source
     readers = [j for j, s in enumerate(body) if any(t.buffer.same_as(dst) and not t.write for t in touches(s))]
     return readers == [user] and i < user
-
-
-def _conflict(a: Any, b: Any) -> bool:
-    return any(x.buffer.same_as(y.buffer) and (x.write or y.write) for x in touches(a) for y in touches(b))
 
 
 def _fits(kernel: Kernel) -> bool:

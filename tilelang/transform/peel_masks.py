@@ -25,7 +25,7 @@ import tvm_ffi
 from tvm import ir, sym, tirx
 
 from tilelang.analysis.effects import is_async_gemm, touches
-from tilelang.ir.attrs import NUM_STAGES, PARALLEL
+from tilelang.ir.attrs import NUM_STAGES
 from tilelang.ir.stmts import (
     Kernel,
     as_stmt,
@@ -33,6 +33,7 @@ from tilelang.ir.stmts import (
     const_int,
     fresh,
     inlined,
+    is_parallel_nest,
     map_kernels,
     rebuild,
     shape_of,
@@ -78,7 +79,7 @@ class _Peeler:
         for stmt in stmts:
             if _is_candidate(stmt):
                 out += self.peel(stmt)
-            elif _is_nest(stmt):
+            elif is_parallel_nest(stmt):
                 out += self.guard(stmt)
             else:
                 inner = bodies(stmt)
@@ -141,7 +142,7 @@ class _Peeler:
     def masks(self, loop: Any) -> list[_Mask]:
         """Conditions inside the parallel nests of the loop body that are true from or up to some iteration."""
         found: list[_Mask] = []
-        for nest in filter(_is_nest, _unlooped(bodies(loop)[0])):
+        for nest in filter(is_parallel_nest, _unlooped(bodies(loop)[0])):
             for comparison in _comparisons(nest):
                 mask = self.classify(comparison, loop, _tile(nest))
                 if mask is not None:
@@ -199,10 +200,6 @@ def _unlooped(stmts: list[Any]) -> Iterator[Any]:
                 yield from _unlooped(body)
 
 
-def _is_nest(stmt: Any) -> bool:
-    return isinstance(stmt, tirx.For) and PARALLEL in stmt.annotations
-
-
 def _tile(nest: Any) -> dict[Any, int | None]:
     """The loop variables of a nest and their extents, None where they are not constant from 0."""
     loops = [s for s in walk_list([nest]) if isinstance(s, tirx.For)]
@@ -213,7 +210,7 @@ def _inline_conditions(stmt: Any) -> Any:
     """Boolean definitions inside parallel nests written out where they are used."""
     if isinstance(stmt, tirx.IfThenElse):
         return with_bodies(stmt, [[_inline_conditions(s) for s in body] for body in bodies(stmt)])
-    if not _is_nest(stmt):
+    if not is_parallel_nest(stmt):
         return stmt
     values: dict[Any, Any] = {}
 
@@ -292,7 +289,7 @@ def _is_true(node: Any) -> bool:
 
 def _trivial(stmt: Any) -> Any:
     """Nests that store an element to itself vanish; nests that store one constant everywhere are fills."""
-    if not _is_nest(stmt):
+    if not is_parallel_nest(stmt):
         return stmt
     loops, inner = [], stmt
     while isinstance(inner, tirx.For):
